@@ -15,7 +15,8 @@ var words = []struct {
 	refused *regexp.Regexp
 	write   string
 }{
-	{regexp.MustCompile(`(?i)\b(nobody|somebody|whoever)\b`), "the component, the operator, the client, no controller"},
+	{regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|whoever)\b`), "the component, the operator, the client, no controller"},
+	{regexp.MustCompile(`(?i)\b(is|as|worth)\s+a\s+remark\b`), "an info"},
 	{regexp.MustCompile(`(?i)\bmade\s+through\b`), "created through"},
 	{regexp.MustCompile(`(?i)\b(hands?|handed)\s+out\b|\b(gives?|given|giving)\s+out\b`), "allocate"},
 	{regexp.MustCompile(`(?i)\bwithout\s+a\s+word\b`), "silently"},

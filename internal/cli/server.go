@@ -73,7 +73,7 @@ func (s *serverFlags) check() error {
 	return s.checkMetrics()
 }
 
-// checkMetrics refuses metrics that anybody on the network could read.
+// checkMetrics refuses metrics that every client on the network could read.
 func (s *serverFlags) checkMetrics() error {
 	switch beyond := s.metricsListen != "" && !loopback(s.metricsListen); {
 	case len(s.metricsNames) > 0 && !beyond:

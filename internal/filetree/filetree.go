@@ -166,8 +166,8 @@ func replaceable(directory, source, part string) (exists bool, err error) {
 // limitRecordBytes is the size of the largest record: a thousand hosts have 200,000 files.
 const limitRecordBytes = 64 << 20
 
-// readRecord reads the record of a directory that may be anybody's: opening a pipe would wait for its other end, and a
-// link may lead to what has no end.
+// readRecord reads the record of a directory that may have another owner: opening a pipe would wait for its other end,
+// and a link may lead to what has no end.
 func readRecord(directory string) (*Record, error) {
 	name := filepath.Join(directory, RecordFile)
 	info, err := os.Lstat(name)

@@ -65,7 +65,7 @@ func (c *Change) Webhook(a plan.PodAdmission, version, url, caBundle string) map
 	}
 }
 
-// Policies are the objects with which the modern API server makes the change by itself, without asking anybody: for
+// Policies are the objects with which the modern API server makes the change by itself, without a webhook: for
 // each a MutatingAdmissionPolicy and its binding.
 func (c *Change) Policies(a plan.PodAdmission) []map[string]any {
 	pods, ephemeral, templates := c.rules()

@@ -89,8 +89,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// Passing reports whether the failure is one that may pass without anybody's doing: the server is unreachable, or too
-// busy.
+// Passing reports whether the failure is one that may pass by itself: the server is unreachable, or too busy.
 func Passing(err error) bool {
 	switch Code(err) {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -23,7 +23,7 @@ func Check(p *plan.Plan) finding.Report {
 }
 
 // unused reports an entry of spec.accept that no finding of the plan uses. What only stores, running servers or policy
-// files show, no plan can tell to be unused; what a plan shows as well is worth a remark.
+// files show, no plan can tell to be unused; what a plan shows as well is an info.
 func unused(i int, entry finding.Acceptance) []finding.Finding {
 	engines := ByID(entry.Rule)
 	elsewhere := slices.ContainsFunc(engines, func(r finding.Rule) bool { return r.Engine != finding.Plans })

@@ -183,7 +183,7 @@ func elected(n int) []string {
 // namesShown is how many names a list spells out before it says how many more there are.
 const namesShown = 4
 
-// accessGroups lists the API groups beyond the core that the policy opens to anybody but the control plane itself.
+// accessGroups lists the API groups beyond the core that the policy opens to users other than the control plane itself.
 func accessGroups(intent policy.Intent) []string {
 	var groups []string
 	for _, grant := range intent.Grants {

@@ -41,7 +41,7 @@ type Step struct {
 	Does    string `json:"does"`
 	Check   string `json:"check"`   // after which it counts as done
 	Inverse string `json:"inverse"` // what undo does about it
-	// Safe says that everything may stay as it is after this step, for as long as anybody wants.
+	// Safe says that everything may stay as it is after this step, for any time.
 	Safe bool `json:"safe,omitempty"`
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// healthPaths answer to anybody: the kubelet probes without a certificate.
+// healthPaths are served to unauthenticated clients: the kubelet probes without a certificate.
 var healthPaths = []string{"/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/version",
 	"/version/"}
 

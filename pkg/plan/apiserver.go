@@ -390,8 +390,8 @@ func (b *basis) finalizerWithoutController(key, controller string) bool {
 	return true
 }
 
-// apiServerProbes ask /healthz where the server is known to answer it to anybody, and whether it accepts connections
-// where it is not.
+// apiServerProbes ask /healthz where the server is known to serve it to unauthenticated clients, and whether it accepts
+// connections where it is not.
 func (b *basis) apiServerProbes(c *Component) (liveness, startup *Probe) {
 	probe := Probe{Scheme: "HTTPS", Host: loopback, Port: c.Port, Path: "/healthz",
 		DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}

@@ -195,7 +195,7 @@ type Usage struct {
 	Unspeakable []string // what no rule can allow alone, such as user "*": at most a few examples
 }
 
-// maxRights bounds the memory of a Usage: far more than a policy that anybody could read.
+// maxRights bounds the memory of a Usage: far more than a policy that people could read.
 const maxRights = 1_000_000
 
 // NewUsage starts with nothing used.

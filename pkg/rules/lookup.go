@@ -86,7 +86,7 @@ func modernWrites(p *plan.Plan, r *plan.Resource) bool {
 		slices.ContainsFunc(p.Modern.Locks, func(l pair.Lock) bool { return l.Resource == r.Key })
 }
 
-// modernReads reports whether anybody asks the modern side for the resource.
+// modernReads reports whether a component or a user reads the resource through the modern API server.
 func modernReads(p *plan.Plan, r *plan.Resource) bool {
 	if len(r.Modern.Serves) == 0 {
 		return false

@@ -12,7 +12,7 @@ import (
 )
 
 // unknownValues reports names in the lists of arguments with which a component does not start: controllers, feature
-// gates and admission plugins that its version does not have, and gates that it does not let anybody set.
+// gates and admission plugins that its version does not have, and gates that it does not let users set.
 func unknownValues(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	seen := map[string]bool{}

@@ -27,7 +27,7 @@ type Object struct {
 	Revision int64  `json:"revision,omitempty"` // at which it was last written
 }
 
-// KubeSystem is the path of the namespace that no API server lets anybody delete: another UID is another store.
+// KubeSystem is the path of the namespace that no API server lets a client delete: another UID is another store.
 const KubeSystem = "namespaces/kube-system"
 
 const (
@@ -51,7 +51,7 @@ func (before *Sight) Changes(now *Sight) []string {
 			say("its newest revision is %d, and was %d", now.Revision, before.Revision)
 		case before.At.IsZero(): // how long ago that was is not known
 		case grown > slackWrites+fastestWrites*int64(elapsed/time.Second):
-			say("its revision went from %d to %d within %s, faster than anybody writes: it was set, as a restore does",
+			say("its revision went from %d to %d within %s, faster than an etcd writes: it was set, as a restore does",
 				before.Revision, now.Revision, elapsed.Round(time.Second))
 		}
 	}

@@ -185,7 +185,7 @@ func (l *Live) invalidate(generation int) {
 	}
 }
 
-// view is the server as discovery last showed it. It is not changed by anybody.
+// view is the server as discovery last showed it. It is never changed.
 func (l *Live) view(ctx context.Context) (*negotiate.Server, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
