@@ -212,8 +212,8 @@ func TestPageOnPaper(t *testing.T) {
 	}
 }
 
-// A reader without a mouse comes to the verdict, the search, boxes of the picture and closed parts; one without a screen
-// is told what they are.
+// A reader without a mouse comes to the verdict, the search, boxes of the picture and closed parts; one without a
+// screen is told what they are.
 func TestPageWithoutMouseOrScreen(t *testing.T) {
 	ctx, said := browser(t, 1200, false, inputOf(t, "../../examples/split-1.15-1.36.yaml"))
 	var hash string

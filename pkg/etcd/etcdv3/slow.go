@@ -32,7 +32,7 @@ func (s *slowness) page(took time.Duration, keys, bytes int) error {
 	if s.owed <= s.patience {
 		return nil
 	}
-	return &RefusedError{Reason: fmt.Sprintf("the store answers too slowly to come to an end: %d keys took %s, and for "+
-		"%s it has sent less than %d keys and %d KiB in a second", keys, took.Round(time.Millisecond),
+	return &RefusedError{Reason: fmt.Sprintf("the store answers too slowly to come to an end: %d keys took %s, and "+
+		"for %s it has sent less than %d keys and %d KiB in a second", keys, took.Round(time.Millisecond),
 		s.patience, leastKeysPerSecond, leastBytesPerSecond>>10)}
 }
