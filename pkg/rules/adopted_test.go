@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -11,7 +12,7 @@ import (
 
 // The manager that leads publishes its bundle, and any of them may lead: the one of each host counts.
 func TestPodsTrustTheBundleOfWhicheverManagerLeads(t *testing.T) {
-	p := planOf(t, twoAuthorities("/etc/kubernetes/pki/ca.crt").String())
+	p := plantest.Of(t, twoAuthorities("/etc/kubernetes/pki/ca.crt").String())
 	if found := untrustedByPods(p); len(found) > 0 {
 		t.Fatalf("one CA: %v", found)
 	}
