@@ -55,7 +55,7 @@ var core = map[string][]string{
 	"pkg/graph":     {"pkg/spec", "pkg/policy", "pkg/plan"},
 	"pkg/admission": {"pkg/spec", "pkg/plan"},
 	// what the gateway does with a request, without the requests
-	"pkg/gateway/routes": {"pkg/plan"},
+	"pkg/gateway/routes": {"pkg/plan", "pkg/convert/negotiate"},
 	"pkg/gateway/merge":  nil,
 
 	"pkg/render": {"pkg/spec", "pkg/policy", "pkg/plan", "pkg/admission"},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
+	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/gateway"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -204,18 +205,20 @@ type gatewayRoutesRequest struct {
 
 // routeRow is one row of the answer.
 type routeRow struct {
-	Group        string    `json:"group"`
-	Version      string    `json:"version"`
-	Resource     string    `json:"resource"`
-	Kind         string    `json:"kind"`
-	Namespaced   bool      `json:"namespaced"`
-	Way          string    `json:"way"`
-	Read         pair.Side `json:"read,omitempty"`
-	Write        pair.Side `json:"write,omitempty"`
-	Stream       pair.Side `json:"stream,omitempty"`
-	Verbs        []string  `json:"verbs"`
-	Subresources []string  `json:"subresources,omitempty"`
-	Why          string    `json:"why"`
+	Group      string    `json:"group"`
+	Version    string    `json:"version"`
+	Resource   string    `json:"resource"`
+	Kind       string    `json:"kind"`
+	Namespaced bool      `json:"namespaced"`
+	Way        string    `json:"way"`
+	Read       pair.Side `json:"read,omitempty"`
+	Write      pair.Side `json:"write,omitempty"`
+	Stream     pair.Side `json:"stream,omitempty"`
+	// As are the versions of sides that do not serve the one of the row, by side.
+	As           map[pair.Side]string `json:"as,omitempty"`
+	Verbs        []string             `json:"verbs"`
+	Subresources []string             `json:"subresources,omitempty"`
+	Why          string               `json:"why"`
 }
 
 type routesHead struct {
@@ -231,11 +234,13 @@ func newGatewayRoutesCmd(streams Streams) *cobra.Command {
 		Short: "Show through which API server each resource is served in each version, and why",
 		Long: `routes prints one row for every resource in every version that a side serves:
 
-  owner    by the side that the plan has for it
-  other    by the other side, which alone serves this version
-  both     each side has objects of its own: both are asked, and their answers are merged
-  none     not at all; the reason says what serves it instead
-  unknown  not at the moment: a side does not say what it has
+  owner      by the side that the plan has for it
+  other      by the other side, which alone serves this version
+  converted  by the side that has it, in a version of its own: requests and answers are converted
+  both       each side has objects of its own: both are asked, and their answers are merged; the objects of a side that
+             does not serve this version are converted
+  none       not at all; the reason says what serves it instead
+  unknown    not at the moment: a side does not say what it has
 
 READ is the side whose API server gets, lists and watches; WRITE is the side whose API server is sent changes and
 requests for subresources; a row without WRITE is read only. Where exec, attach and port-forward need another side, the
@@ -270,6 +275,10 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 		return err
 	}
 	runtime := p.Runtime()
+	converter, err := convert.New()
+	if err != nil {
+		return err
+	}
 	sources, from := routes.Facts(runtime), "facts"
 	if req.legacy != "" {
 		from = "servers"
@@ -277,6 +286,7 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 			return err
 		}
 	}
+	sources.Equivalents = converter.Equivalents
 	head := routesHead{"fusionctl/gateway-routes/v1", p.Name, from}
 	var rows rowWriter = newTableRows(streams.Out)
 	if req.output != "table" {
@@ -284,8 +294,15 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 	}
 	header := []string{"RESOURCE", "VERSION", "WAY", "READ", "WRITE", "WHY"}
 	for _, r := range routes.New(runtime, sources).Rows {
-		row := routeRow{r.Group, r.Version, r.Name, r.Kind, r.Namespaced, string(r.Way), r.Read, r.Write, r.Stream,
-			append([]string{}, r.Verbs...), nil, r.Why}
+		row := routeRow{Group: r.Group, Version: r.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced,
+			Way: string(r.Way), Read: r.Read, Write: r.Write, Stream: r.Stream, Verbs: append([]string{}, r.Verbs...),
+			Why: r.Why}
+		for side, as := range r.As {
+			if row.As == nil {
+				row.As = map[pair.Side]string{}
+			}
+			row.As[side] = as.GroupVersion().String()
+		}
 		for _, sub := range r.Subresources {
 			row.Subresources = append(row.Subresources, sub.Name)
 		}

@@ -54,5 +54,5 @@ func accept(r *http.Request, transforms bool) (string, error) {
 		}
 	}
 	return "", refusal(http.StatusNotAcceptable, "NotAcceptable",
-		"objects of both sides are served as application/json alone, not as %q", r.Header.Get("Accept"))
+		"objects that are merged or converted are served as application/json alone, not as %q", r.Header.Get("Accept"))
 }

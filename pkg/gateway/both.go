@@ -28,7 +28,7 @@ import (
 )
 
 // serveBoth answers for a resource of which each side has objects of its own.
-func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *client, row *routes.Row,
+func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *exchange, row *routes.Row,
 	memory *webserver.Reservation) error {
 	info := c.info
 	if info.Subresource == "" && !slices.Contains(row.Verbs, info.Verb) {
@@ -38,10 +38,9 @@ func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *client, r
 	if err := g.heeds(r, memory, pair.Sides()...); err != nil {
 		return err
 	}
-	b := &both{Gateway: g, client: c, row: row, r: r, query: r.URL.Query(), memory: memory}
+	b := &both{Gateway: g, exchange: c, row: row, r: r, query: r.URL.Query(), memory: memory}
 	switch {
-	case strings.HasPrefix(r.URL.Path, "/api/"+info.APIVersion+"/watch/"),
-		strings.HasPrefix(r.URL.Path, "/apis/"+info.APIGroup+"/"+info.APIVersion+"/watch/"):
+	case oldWatch(r, c):
 		return notImplemented("paths with /watch/ are not served for both sides; watch=true is")
 	case info.Verb == "watch":
 		return b.watch(w)
@@ -60,7 +59,7 @@ func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *client, r
 // both is one request for objects of both sides.
 type both struct {
 	*Gateway
-	*client
+	*exchange
 	row    *routes.Row
 	r      *http.Request
 	query  url.Values
@@ -86,7 +85,7 @@ func (b *both) each(names []pair.Side, question func(pair.Side) question, limit 
 		group.Go(func() error {
 			memory := b.Gateway.memory.Reserve()
 			context.AfterFunc(b.r.Context(), memory.Release)
-			answers[i], errs[i] = b.sides[name].ask(b.r.Context(), b.r, b.id, question(name), limit, memory)
+			answers[i], errs[i] = b.put(name, question(name), limit, memory)
 			return nil
 		})
 	}
@@ -100,6 +99,12 @@ func (b *both) each(names []pair.Side, question func(pair.Side) question, limit 
 		}
 	}
 	return got, failed
+}
+
+// put puts a question to a side, in the version in which it has the resource.
+func (b *both) put(name pair.Side, q question, limit int64, memory *webserver.Reservation) (*answer, error) {
+	q.over = b.conversion(b.exchange, b.row, name, memory)
+	return b.sides[name].ask(b.r.Context(), b.r, b.id, q, limit, memory)
 }
 
 // list merges the lists of both sides. Unless both are whole it is an error: half of a list looks like all of it.
@@ -380,13 +385,13 @@ func (b *both) change(w http.ResponseWriter) error {
 		if err != nil {
 			return err
 		}
-		return b.pass(w, b.r, b.client, p.side, "both", "")
+		return b.pass(w, b.r, b.exchange, p.side, "both", "")
 	}
 	form, err := accept(b.r, false)
 	if err != nil {
 		return err
 	}
-	body, kind, err := b.body(w)
+	body, kind, err := readBody(w, b.r, b.memory)
 	if err != nil {
 		return err
 	}
@@ -415,7 +420,7 @@ func (b *both) change(w http.ResponseWriter) error {
 	}
 	q := maps.Clone(b.query)
 	q.Del("fieldSelector")
-	a, err := b.sides[target].ask(b.r.Context(), b.r, b.id, question{method: b.r.Method, path: b.r.URL.EscapedPath(),
+	a, err := b.put(target, question{method: b.r.Method, path: b.r.URL.EscapedPath(),
 		query: q, accept: form, contentType: kind, body: body}, limitBytes, b.memory)
 	if err != nil {
 		return err
@@ -456,17 +461,18 @@ func (b *both) written(body []byte, kind string, target pair.Side) ([]byte, erro
 	return json.Marshal(options)
 }
 
-// body reads the body of a request, as JSON. The kind is its content type.
-func (b *both) body(w http.ResponseWriter) (body []byte, kind string, err error) {
-	body, err = readAll(b.r.Context(), http.MaxBytesReader(w, b.r.Body, limitBytes), limitBytes, b.memory)
+// readBody reads the body of a request, as JSON. The kind is its content type.
+func readBody(w http.ResponseWriter, r *http.Request, memory *webserver.Reservation) (body []byte, kind string,
+	err error) {
+	body, err = readAll(r.Context(), http.MaxBytesReader(w, r.Body, limitBytes), limitBytes, memory)
 	if err != nil {
 		return nil, "", unread(err)
 	}
-	if coding := b.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"content encoding %q: want none", coding)
 	}
-	kind, _, err = mime.ParseMediaType(cmp.Or(b.r.Header.Get("Content-Type"), "application/json"))
+	kind, _, err = mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json"))
 	switch {
 	case len(body) == 0:
 		return nil, kind, nil
@@ -481,7 +487,7 @@ func (b *both) body(w http.ResponseWriter) (body []byte, kind string, err error)
 		}
 	case kind != "application/json" && !strings.HasSuffix(kind, "+json"):
 		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"objects of both sides are written as application/json or application/yaml, not as %q", kind)
+			"objects that are merged or converted are written as application/json or application/yaml, not as %q", kind)
 	}
 	return body, kind, nil
 }
@@ -492,7 +498,7 @@ func (b *both) create(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	body, kind, err := b.body(w)
+	body, kind, err := readBody(w, b.r, b.memory)
 	if err != nil {
 		return err
 	}
@@ -503,7 +509,7 @@ func (b *both) create(w http.ResponseWriter) error {
 	target := b.options.Create
 	if name := meta.Metadata.Name; name != "" {
 		other := target.Other()
-		a, err := b.sides[other].ask(b.r.Context(), b.r, b.id, question{method: http.MethodGet,
+		a, err := b.put(other, question{method: http.MethodGet,
 			path: b.r.URL.EscapedPath() + "/" + url.PathEscape(name), accept: "application/json"}, limitBytes, b.memory)
 		if err != nil {
 			return err
@@ -522,7 +528,7 @@ func (b *both) create(w http.ResponseWriter) error {
 	if body, err = merge.Write(body, target); err != nil {
 		return badRequest("%v", err)
 	}
-	a, err := b.sides[target].ask(b.r.Context(), b.r, b.id, question{method: http.MethodPost,
+	a, err := b.put(target, question{method: http.MethodPost,
 		path: b.r.URL.EscapedPath(), query: b.query, accept: form, contentType: kind, body: body}, limitBytes, b.memory)
 	if err != nil {
 		return err

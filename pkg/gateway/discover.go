@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/pkg/convert/client"
+	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -25,6 +27,7 @@ import (
 type view struct {
 	table     *routes.Table
 	documents *routes.Documents
+	live      map[pair.Side]*client.Live // in which versions each side has a kind
 }
 
 // known is what a side said that it serves.
@@ -62,7 +65,11 @@ func (g *Gateway) refresh(ctx context.Context) {
 	if !legacy.has || !modern.has {
 		return
 	}
-	v := &view{table: routes.New(g.plan, routes.Sources{Legacy: legacy.served, Modern: modern.served})}
+	v := &view{live: map[pair.Side]*client.Live{}, table: routes.New(g.plan, routes.Sources{Legacy: legacy.served,
+		Modern: modern.served, Equivalents: g.converter.Equivalents})}
+	for name, k := range g.known {
+		v.live[name] = client.Fixed(negotiate.Of("the "+string(name)+" API server", k.served.Result), g.converter)
+	}
 	v.documents = v.table.Documents(map[pair.Side]bool{pair.Legacy: legacy.err != nil, pair.Modern: modern.err != nil})
 	g.current.Store(v)
 }
@@ -167,7 +174,7 @@ func notFound(r *http.Request) error {
 }
 
 // serveOpenAPI3 answers with the list of documents of OpenAPI v3, and passes requests for one to the side that has it.
-func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *client) error {
+func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *exchange) error {
 	at := "/openapi/v3"
 	paths := map[string]map[string]json.RawMessage{}
 	for _, name := range pair.Sides() {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
+	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -63,6 +64,7 @@ type Gateway struct {
 	flights        flights // of users
 	strangers      flights // of addresses
 	infos          request.RequestInfoFactory
+	converter      *convert.Converter
 
 	known   map[pair.Side]*known // of refresh alone
 	current atomic.Pointer[view]
@@ -93,6 +95,10 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		flights: flights{of: map[string]*flight{}}, strangers: flights{of: map[string]*flight{}},
 		infos: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")}}
+	var err error
+	if g.converter, err = convert.New(); err != nil {
+		return nil, err
+	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -117,8 +123,8 @@ func (g *Gateway) EndWith(ctx context.Context) { g.done = ctx }
 // Ready is why the gateway cannot serve at the moment; nil when it can.
 func (g *Gateway) Ready() error { return g.ready() }
 
-// client is who sends a request, and which.
-type client struct {
+// exchange is a request of a known client.
+type exchange struct {
 	id   *identity
 	info *request.RequestInfo
 	view *view
@@ -126,12 +132,12 @@ type client struct {
 }
 
 // streams reports whether the answer has no end of its own.
-func (c *client) streams(r *http.Request) bool {
+func (c *exchange) streams(r *http.Request) bool {
 	return c.info.Verb == "watch" || c.proxied() || r.Header.Get("Upgrade") != "" || c.info.Subresource == "log"
 }
 
 // proxied reports whether the request goes through the API server to another program.
-func (c *client) proxied() bool {
+func (c *exchange) proxied() bool {
 	return c.info.IsResourceRequest && (c.info.Subresource == "proxy" || c.info.Verb == "proxy")
 }
 
@@ -185,7 +191,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t *took) error {
 	if err != nil {
 		return badRequest("%v", err)
 	}
-	c := &client{id: id, info: info, view: g.current.Load(), took: t}
+	c := &exchange{id: id, info: info, view: g.current.Load(), took: t}
 	long := c.streams(r)
 	limit := g.options.Requests
 	if long {
@@ -219,15 +225,20 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t *took) error {
 }
 
 // pass hands a request on to a side, in the name of its client there.
-func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, c *client, name pair.Side, route, prefix string) error {
-	u, err := c.id.at(name)
-	if err != nil {
-		return err
-	}
+func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, c *exchange, name pair.Side,
+	route, prefix string) error {
 	c.took.route = route
 	how := passing{prefix: prefix, proxied: c.proxied()}
 	if c.info.Verb == "watch" {
 		how.done = g.done
+	}
+	return g.passOver(w, r, c, name, how)
+}
+
+func (g *Gateway) passOver(w http.ResponseWriter, r *http.Request, c *exchange, name pair.Side, how passing) error {
+	u, err := c.id.at(name)
+	if err != nil {
+		return err
 	}
 	g.sides[name].pass(w, r, u, how)
 	return nil
@@ -250,7 +261,7 @@ func withoutView(r *http.Request) (*http.Request, pair.Side) {
 }
 
 // dispatch answers a request of a known client.
-func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *client) error {
+func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) error {
 	if !c.info.IsResourceRequest {
 		c.took.route = "page"
 		return g.servePage(w, r, c)
@@ -286,6 +297,9 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *client) er
 	}
 	if err := g.heeds(r, memory, name); err != nil {
 		return err
+	}
+	if _, ok := row.As[name]; ok {
+		return g.serveConverted(w, r, c, row, name, memory)
 	}
 	return g.pass(w, r, c, name, string(name), "")
 }
@@ -332,7 +346,7 @@ func invalid(format string, args ...any) error {
 }
 
 // servePage answers for what is no resource.
-func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request, c *client) error {
+func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request, c *exchange) error {
 	path := r.URL.Path
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch {
@@ -347,7 +361,7 @@ func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request, c *client) e
 }
 
 // anySide is a side that knows the client, the modern one if it does.
-func (c *client) anySide() pair.Side {
+func (c *exchange) anySide() pair.Side {
 	if _, ok := c.id.on[pair.Modern]; !ok && c.id.on[pair.Legacy] != nil {
 		return pair.Legacy
 	}

@@ -730,6 +730,115 @@ func TestWatchesOfBothSidesAreOne(t *testing.T) {
 	}
 }
 
+// old lets the legacy side serve Deployments in another version, too.
+func (x *fixture) old() {
+	x.legacy.say("GET /apis", http.StatusOK, `{"kind":"APIGroupList","groups":[{"name":"extensions","versions":[{
+		"groupVersion":"extensions/v1beta1","version":"v1beta1"}],"preferredVersion":{"groupVersion":"extensions/v1beta1",
+		"version":"v1beta1"}}]}`)
+	x.legacy.say("GET /apis/extensions/v1beta1", http.StatusOK, `{"kind":"APIResourceList","groupVersion":
+		"extensions/v1beta1","resources":[{"name":"deployments","kind":"Deployment","namespaced":true,`+verbsJSON+`},
+		{"name":"deployments/scale","kind":"Scale","namespaced":true,"verbs":["get","patch","update"]}]}`)
+	x.gateway.refresh(x.t.Context())
+}
+
+// Each side is asked in its own version, and what it answers is shown in the asked one.
+func TestVersionsOfOneSideAreServedForBoth(t *testing.T) {
+	x := newFixture(t)
+	x.old()
+	const older = "/apis/extensions/v1beta1/namespaces/a/deployments"
+	object := func(version, name, more string) string {
+		return `{"kind":"Deployment","apiVersion":"` + version + `","metadata":{"name":"` + name + `","namespace":"a",
+			"uid":"u-` + name + `","resourceVersion":"5"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{
+			"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}` + more + `}}`
+	}
+	list := func(version, item string) string {
+		return `{"kind":"DeploymentList","apiVersion":"` + version + `","metadata":{"resourceVersion":"7"},"items":[` + item +
+			`]}`
+	}
+	const strange = `,"strange":{"revision":2}` // a field that no version has is lost by conversion
+	x.legacy.say("GET "+older, http.StatusOK, list("extensions/v1beta1", object("extensions/v1beta1", "old", strange)))
+	x.modern.say("GET "+collection, http.StatusOK, list("apps/v1", object("apps/v1", "new", "")))
+	for path, version := range map[string]string{older: "extensions/v1beta1", collection: "apps/v1"} {
+		code, header, text := x.ask("GET", path, "")
+		var got struct {
+			APIVersion string
+			Items      []struct {
+				APIVersion string
+				Metadata   struct{ Name, ResourceVersion string }
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &got); err != nil || code != http.StatusOK || len(got.Items) != 2 ||
+			got.APIVersion != version || got.Items[0].APIVersion != version && got.Items[0].APIVersion != "" {
+			t.Errorf("%s: %d %s, want both in %s", path, code, text, version)
+		}
+		if lost := strings.Contains(header.Get("Warning"), "strange"); lost != (path == collection) {
+			t.Errorf("%s: warnings %q", path, header.Values("Warning"))
+		}
+	}
+	x.legacy.page("GET "+older, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			t.Errorf("the legacy side is asked for %s", r.URL)
+		}
+		fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", object("extensions/v1beta1", "old", ""))
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	x.modern.page("GET "+collection, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			t.Errorf("the modern side is asked for %s", r.URL)
+		}
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+collection+"?watch=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Test-Certificate", "alice")
+	x.modern.page("GET "+collection, func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(response.Body).ReadString('\n')
+	response.Body.Close()
+	if err != nil || !strings.Contains(line, `"apiVersion":"apps/v1"`) || !strings.Contains(line, `"l5"`) {
+		t.Errorf("the watch says %s, %v", line, err)
+	}
+
+	// Writes: read, changed in the asked version, converted, written with the resource version that was read.
+	x.legacy.say("GET "+older+"/old", http.StatusOK, object("extensions/v1beta1", "old", strange))
+	x.modern.say("GET "+collection+"/old", http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`)
+	x.legacy.say("PUT "+older+"/old", http.StatusOK, object("extensions/v1beta1", "old", ""))
+	x.wants("PATCH", collection+"/old", `{"spec":{"replicas":3}}`, http.StatusOK, `"apiVersion":"apps/v1"`,
+		"Content-Type: application/merge-patch+json")
+	_, written := x.legacy.last(older + "/old")
+	for _, want := range []string{`"replicas":3`, `"resourceVersion":"5"`, `"apiVersion":"extensions/v1beta1"`,
+		`"strange"`} {
+		if !strings.Contains(written, want) {
+			t.Errorf("the legacy side is sent %s, want %s", written, want)
+		}
+	}
+	x.wants("PATCH", collection+"/old", `{"spec":{"replicas":3}}`, http.StatusUnsupportedMediaType, "server-side apply",
+		"Content-Type: application/apply-patch+yaml")
+
+	// What a side cannot say is not written, unless the object says that it may be.
+	x.modern.say("POST "+collection, http.StatusCreated, object("apps/v1", "third", ""))
+	third := strings.Replace(object("extensions/v1beta1", "third", strange), `"resourceVersion":"5"`, `"labels":{}`, 1)
+	x.wants("POST", older, third, http.StatusUnprocessableEntity, "spec.strange")
+	if r, _ := x.modern.last(collection); r.Method == http.MethodPost {
+		t.Error("it is written all the same")
+	}
+	allowed := strings.Replace(third, `"metadata":{`, `"metadata":{"annotations":{"kubefusion.dev/allow-loss":"true"},`, 1)
+	code, header, text := x.ask("POST", older, allowed)
+	if code != http.StatusCreated || !strings.Contains(header.Get("Warning"), "strange") ||
+		!strings.Contains(text, `"apiVersion":"extensions/v1beta1"`) {
+		t.Errorf("an allowed loss: %d %v %s", code, header, text)
+	}
+	x.wants("GET", "/apis/extensions/v1beta1", "", http.StatusOK, `"deployments/scale"`)
+}
+
 func TestDiscoveryIsOfBothSides(t *testing.T) {
 	x := newFixture(t)
 	const aggregated = "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

@@ -14,7 +14,7 @@ import (
 
 // permit asks the policy at the door, which can only take away: each side still decides for itself. Where the sides see
 // a client with different groups, each of its identities has to be allowed.
-func (g *Gateway) permit(r *http.Request, c *client, view pair.Side) error {
+func (g *Gateway) permit(r *http.Request, c *exchange, view pair.Side) error {
 	if g.options.Policy == nil {
 		return nil
 	}

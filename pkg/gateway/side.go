@@ -108,6 +108,7 @@ func (r *released) Close() error {
 type passing struct {
 	prefix  string          // cut off the path
 	proxied bool            // on to another program
+	over    *conversion     // the way, where the side has another version; nil for straight
 	done    context.Context // a watch ends with it; nil for what has an end of its own
 }
 
@@ -117,6 +118,9 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 	var transport http.RoundTripper = timely{s.forward}
 	if r.Header.Get("Upgrade") != "" || how.proxied {
 		transport = s.streams
+	}
+	if how.over != nil {
+		transport = timely{how.over}
 	}
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
@@ -136,7 +140,7 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() == nil {
-				refuse(w, unreachable(s.name, err))
+				refuse(w, unsent(s.name, r.Method, err))
 			}
 		},
 		ErrorLog: discard,
@@ -166,6 +170,7 @@ type question struct {
 	accept       string
 	contentType  string
 	body         []byte
+	over         *conversion // the way, where the side has another version; nil for straight
 }
 
 // answer is an answer of a side.
@@ -203,9 +208,13 @@ func (s *side) send(ctx context.Context, r *http.Request, id *identity, q questi
 		out.Header.Set("Content-Type", q.contentType)
 	}
 	identify(out, u)
-	response, err := timely{s.forward}.RoundTrip(out)
+	transport := timely{s.forward}
+	if q.over != nil {
+		transport = timely{q.over}
+	}
+	response, err := transport.RoundTrip(out)
 	if err != nil {
-		return nil, unreachable(s.name, err)
+		return nil, unsent(s.name, q.method, err)
 	}
 	return response, nil
 }
@@ -225,6 +234,9 @@ func (s *side) ask(ctx context.Context, r *http.Request, id *identity, q questio
 		return nil, unreachable(s.name, err)
 	}
 	a := &answer{s.name, response.StatusCode, response.Header, body}
+	if q.over != nil {
+		q.over.warn(a.header)
+	}
 	if a.code == http.StatusUnauthorized {
 		return nil, unavailable("the %s API server does not believe the gateway's certificate of a front proxy", s.name)
 	}

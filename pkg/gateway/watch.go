@@ -51,7 +51,8 @@ func (b *both) watch(w http.ResponseWriter) error {
 			q.Set("resourceVersion", at)
 		}
 		response, err := b.sides[name].send(ctx, b.r, b.id, question{method: http.MethodGet,
-			path: b.r.URL.EscapedPath(), query: q, accept: form})
+			path: b.r.URL.EscapedPath(), query: q, accept: form,
+			over: b.conversion(b.exchange, b.row, name, b.memory)})
 		if err != nil {
 			return err
 		}

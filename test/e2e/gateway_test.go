@@ -251,7 +251,7 @@ func TestGatewayServesBothSides(t *testing.T) {
 	t.Run("refusals", func(t *testing.T) {
 		client := g.ClientOf(g.url, "alice", "developers")
 		for path, want := range map[string]int{
-			"/apis/batch/v1/cronjobs":                             http.StatusNotImplemented,
+			"/apis/batch/v1/cronjobs":                             http.StatusOK, // batch/v1beta1 on the legacy side
 			"/apis/apps/v1/deployments?resourceVersion=1":         http.StatusUnprocessableEntity,
 			"/apis/apps/v1/deployments?continue=abc":              http.StatusBadRequest,
 			"/apis/apps/v1/namespaces//deployments":               http.StatusBadRequest,
@@ -309,6 +309,99 @@ func TestGatewayServesBothSides(t *testing.T) {
 	})
 }
 
+// TestGatewayConverts: a client of extensions/v1beta1 works with Deployments of a 1.36 side, which has no such version,
+// beside those of a 1.15 side, and kubectl of today with both.
+func TestGatewayConverts(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ legacy, native string }{{"1.15.12", "apps/v1beta1"}} {
+		t.Run(tc.legacy, func(t *testing.T) {
+			t.Parallel()
+			g := startGateway(t, rig.PairSpec{Layout: spec.LayoutSplit, Legacy: tc.legacy, Modern: "1.36.3",
+				NoControllers: true, More: "  gateway: {create: legacy}\n"})
+			native := "/apis/" + tc.native + "/namespaces/default/deployments"
+			const modern = deployments
+			const older = "/apis/extensions/v1beta1/namespaces/default/deployments"
+			g.must(pair.Modern, http.MethodPost, modern, object{"apiVersion": "apps/v1", "kind": "Deployment",
+				"metadata": object{"name": "new", "labels": object{"app": "new"}}, "spec": object{"replicas": 0,
+					"selector": object{"matchLabels": object{"app": "new"}}, "template": object{
+						"metadata": object{"labels": object{"app": "new"}},
+						"spec":     object{"containers": []object{{"name": "c", "image": "example.test/c"}}}}}})
+
+			g.ok(deploymentYAML("old", 0), "apply", "--validate=false", "-f", "-")
+			read := func() (d appsv1.Deployment) {
+				t.Helper()
+				must(t, g.admin[pair.Legacy].Call(t.Context(), http.MethodGet, native+"/old", nil, &d))
+				if d.Annotations["kubefusion.dev/side"] != "" {
+					t.Errorf("the annotation is stored: %v", d.Annotations)
+				}
+				return d
+			}
+			read()
+			says(t, g.ok("", "get", "deployments"), "NAME", "old", "new")
+			says(t, g.ok("", "get", "deployment", "old", "-o", "yaml"), "apiVersion: apps/v1\n",
+				"kubefusion.dev/side: legacy")
+			says(t, g.ok("", "describe", "deployment", "old"), "example.test/c")
+			g.ok("", "scale", "deployment", "old", "--replicas=2")
+			if d := read(); *d.Spec.Replicas != 2 {
+				t.Errorf("scaled to %d, want 2", *d.Spec.Replicas)
+			}
+			g.ok(deploymentYAML("old", 0), "apply", "--validate=false", "-f", "-")
+			if d := read(); *d.Spec.Replicas != 0 {
+				t.Errorf("applied, and it has %d replicas", *d.Spec.Replicas)
+			}
+			g.ok("", "edit", "--validate=false", "deployment", "old")
+			if d := read(); *d.Spec.Replicas != 1 {
+				t.Errorf("edited, and it has %d replicas", *d.Spec.Replicas)
+			}
+			g.ok(g.ok("", "get", "deployment", "old", "-o", "json"), "replace", "--validate=false", "-f", "-")
+			g.ok("", "annotate", "deployment", "old", "example.test/note=x")
+			g.ok("", "patch", "deployment", "old", "--type=json", "-p",
+				`[{"op":"replace","path":"/spec/replicas","value":0}]`)
+			if d := read(); *d.Spec.Replicas != 0 || d.Annotations["example.test/note"] != "x" {
+				t.Errorf("patched, and it has %d replicas, %v", *d.Spec.Replicas, d.Annotations)
+			}
+			g.ok("", "rollout", "restart", "deployment", "old")
+			g.ok("", "rollout", "status", "deployment", "old", "--timeout=120s")
+			g.ok("", "wait", "deployment", "old", "--for=condition=Available", "--timeout=120s")
+			t.Run("informers", func(t *testing.T) { g.informs(t) })
+
+			// A client of extensions/v1beta1, by what it sends and reads: kubectl of today has no such types.
+			client := g.ClientOf(g.url, "alice", "developers")
+			var list struct {
+				APIVersion string
+				Items      []struct{ Metadata metav1.ObjectMeta }
+			}
+			must(t, client.Call(t.Context(), http.MethodGet, older, nil, &list))
+			if len(list.Items) != 2 || list.APIVersion != "extensions/v1beta1" {
+				t.Errorf("a client of extensions/v1beta1 reads %+v", list)
+			}
+			var read1, scaled object
+			must(t, client.Call(t.Context(), http.MethodGet, older+"/new", nil, &read1))
+			if read1["apiVersion"] != "extensions/v1beta1" {
+				t.Errorf("read %v", read1)
+			}
+			read1["spec"].(map[string]any)["replicas"] = 3
+			must(t, client.Call(t.Context(), http.MethodPut, older+"/new", read1, nil))
+			must(t, client.Call(t.Context(), http.MethodGet, older+"/new/scale", nil, &scaled))
+			if scaled["apiVersion"] != "extensions/v1beta1" || scaled["spec"].(map[string]any)["replicas"] != 3.0 {
+				t.Errorf("the scale is %v", scaled)
+			}
+			scaled["spec"].(map[string]any)["replicas"] = 0
+			must(t, client.Call(t.Context(), http.MethodPut, older+"/new/scale", scaled, nil))
+			var d appsv1.Deployment
+			must(t, g.admin[pair.Modern].Call(t.Context(), http.MethodGet, modern+"/new", nil, &d))
+			if *d.Spec.Replicas != 0 {
+				t.Errorf("the modern side has %d replicas, want 0", *d.Spec.Replicas)
+			}
+
+			g.ok("", "delete", "deployment", "old", "new")
+			if left := g.ok("", "get", "deployments", "-o", "name"); strings.TrimSpace(left) != "" {
+				t.Errorf("left after the deletion: %s", left)
+			}
+		})
+	}
+}
+
 // informs: a shared informer sees objects of both sides come, change and go, through restarts of either side.
 func (g *gatewayed) informs(t *testing.T) {
 	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
@@ -356,17 +449,14 @@ func (g *gatewayed) informs(t *testing.T) {
 	}
 	label := func(side pair.Side, name, step string) {
 		t.Helper()
-		config := g.Legacy.RESTConfig("admin", "system:masters")
-		if side == pair.Modern {
-			config = g.Modern.RESTConfig("admin", "system:masters")
+		at := deployments + "/" + name
+		if side == pair.Legacy { // which every legacy side has
+			at = "/apis/extensions/v1beta1/namespaces/default/deployments/" + name
 		}
-		direct, err := kubernetes.NewForConfig(config)
-		must(t, err)
-		d, err := direct.AppsV1().Deployments("default").Get(t.Context(), name, metav1.GetOptions{})
-		must(t, err)
-		d.Labels["step"] = step
-		_, err = direct.AppsV1().Deployments("default").Update(t.Context(), d, metav1.UpdateOptions{})
-		must(t, err)
+		var d object
+		must(t, g.admin[side].Call(t.Context(), http.MethodGet, at, nil, &d))
+		d["metadata"].(map[string]any)["labels"].(map[string]any)["step"] = step
+		must(t, g.admin[side].Call(t.Context(), http.MethodPut, at, d, nil))
 	}
 	wants("old", "has legacy ")
 	wants("new", "has modern ")

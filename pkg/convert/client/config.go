@@ -34,6 +34,19 @@ type Options struct {
 	// OnLoss, when it is set, is told of what a write loses, and the write goes on. Without it such a write is refused
 	// with a *LossError and nothing is sent. It is called from many goroutines.
 	OnLoss func(*LossError)
+	// Judge, when it is set, decides about a write that loses something instead of OnLoss: nil lets it go on. object is
+	// what is written, as it was sent. Its error is that of the request.
+	Judge func(object map[string]any, loss *LossError) error
+	// OnRead, when it is set, is told of what the asked version cannot show of objects in an answer. Those of a watch
+	// are not among them.
+	OnRead func(object string, losses []convert.Loss)
+}
+
+// Transport converts what goes over next to the server that live negotiates with, as Config does. path is that of the
+// server's URL. It holds what it reads in memory: bound the bodies of next where the server is not trusted.
+func Transport(next http.RoundTripper, live *Live, path string, options Options) http.RoundTripper {
+	return &transport{next: next, live: live, converter: live.converter, options: options,
+		base: strings.TrimSuffix(path, "/")}
 }
 
 // Config returns a configuration whose clients convert; the given one is not changed, and serves to ask the server for
@@ -61,8 +74,7 @@ func Config(config *rest.Config, options Options) (*rest.Config, error) {
 		wrapped.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
 	wrapped.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &transport{next: next, live: live, converter: options.Converter, onLoss: options.OnLoss,
-			base: strings.TrimSuffix(base.Path, "/")}
+		return Transport(next, live, base.Path, options)
 	})
 	return wrapped, nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
-	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -47,6 +46,13 @@ func NewLive(config *rest.Config, converter *convert.Converter) (*Live, error) {
 	return &Live{api: api, converter: converter, now: time.Now}, nil
 }
 
+// Fixed negotiates by what a server was found to serve, and asks nothing.
+func Fixed(server *negotiate.Server, converter *convert.Converter) *Live {
+	return &Live{converter: converter, now: time.Now, server: server,
+		answers:    map[schema.GroupVersionKind]negotiate.Answer{},
+		byResource: map[schema.GroupVersionResource]negotiate.Answer{}}
+}
+
 // Kind answers for a kind, or for the list of a kind. Unsupported is said only of discovery that is younger than
 // refreshAfter. Errors: *negotiate.IncompleteError; discovery that could not be had at all, which is asked again at the
 // next question.
@@ -61,7 +67,7 @@ func (l *Live) Kind(ctx context.Context, gvk schema.GroupVersionKind) (negotiate
 	if err == nil && answer.Verdict != negotiate.Unsupported {
 		return answer, nil
 	}
-	if l.server != nil && l.now().Sub(l.loaded) < refreshAfter {
+	if l.api == nil || l.server != nil && l.now().Sub(l.loaded) < refreshAfter {
 		return answer, err
 	}
 	l.server = nil
@@ -87,9 +93,16 @@ func (l *Live) kind(ctx context.Context, gvk schema.GroupVersionKind) (negotiate
 func (l *Live) Resource(ctx context.Context, gvr schema.GroupVersionResource) (negotiate.Answer, error) {
 	answer, known, _, err := l.resource(ctx, gvr)
 	if err == nil && !known {
-		err = &NoResourceError{Resource: gvr, Server: l.api.Name()}
+		err = &NoResourceError{Resource: gvr, Server: l.name()}
 	}
 	return answer, err
+}
+
+func (l *Live) name() string {
+	if l.api == nil {
+		return l.server.Name
+	}
+	return l.api.Name()
 }
 
 // NoResourceError says that a resource is unknown to a server and to the facts.
@@ -180,7 +193,7 @@ func lastOf(ranges kubever.Ranges) kubever.Minor { return ranges[len(ranges)-1].
 func (l *Live) invalidate(generation int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.generation == generation && l.now().Sub(l.loaded) >= trustFor {
+	if l.api != nil && l.generation == generation && l.now().Sub(l.loaded) >= trustFor {
 		l.server = nil
 	}
 }
@@ -217,22 +230,5 @@ func (l *Live) discover(ctx context.Context) (*negotiate.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &negotiate.Server{
-		// 0 when it is newer than the facts, which leaves nothing out that they know
-		Name: l.api.Name(), Minor: result.Identity.Version.Minor,
-		Served: map[schema.GroupVersion][]negotiate.Resource{}, Preferred: result.Preferred, Failed: result.Failed,
-	}
-	for gv := range result.Announced {
-		if result.State(gv) == discovery.Served {
-			s.Served[gv] = []negotiate.Resource{}
-		}
-	}
-	for _, r := range result.Resources {
-		resource := negotiate.Resource{Name: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs}
-		for _, sub := range r.Subresources {
-			resource.Subresources = append(resource.Subresources, negotiate.Subresource{Name: sub.Name, Kind: sub.Kind})
-		}
-		s.Served[r.GroupVersion] = append(s.Served[r.GroupVersion], resource)
-	}
-	return s, nil
+	return negotiate.Of(l.api.Name(), result), nil
 }

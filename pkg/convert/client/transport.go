@@ -30,9 +30,8 @@ type transport struct {
 	next      http.RoundTripper
 	live      *Live
 	converter *convert.Converter
-	onLoss    func(*LossError)
+	options   Options
 	base      string // path of the server
-	fields    fieldFacts
 }
 
 // WrappedRoundTripper lets client-go find what is below.
@@ -315,8 +314,7 @@ func (c *call) read() (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if watch := c.req.URL.Query().Get("watch"); response.StatusCode == http.StatusOK &&
-		(watch == "true" || watch == "1") {
+	if response.StatusCode == http.StatusOK && c.watches() {
 		response.Body = newEvents(response.Body, c.translate)
 		response.ContentLength = -1
 		response.Header.Del("Content-Length")
@@ -358,12 +356,30 @@ func (c *call) translate(document map[string]any) (map[string]any, error) {
 	case gvk.Kind == "Status" && gvk.Version == "v1" && gvk.Group == "":
 		return c.renamed(document), nil
 	case gvk.Group == metav1.GroupName: // metadata alone, tables
-		return document, nil
+		return document, c.table(document)
 	}
 	if items, ok := document["items"].([]any); ok && strings.HasSuffix(gvk.Kind, "List") {
 		return c.list(document, gvk, items)
 	}
 	return c.object(document, gvk)
+}
+
+// table converts the objects in the rows of a Table, where there are whole ones.
+func (c *call) table(document map[string]any) error {
+	rows, _ := document["rows"].([]any)
+	for i := range rows {
+		row, _ := rows[i].(map[string]any)
+		object, _ := row["object"].(map[string]any)
+		if kindOf(object) != c.answer.As {
+			continue
+		}
+		converted, err := c.object(object, c.answer.As)
+		if err != nil {
+			return fmt.Errorf("rows[%d]: %s: %w", i, nameOf(object), err)
+		}
+		row["object"] = converted
+	}
+	return nil
 }
 
 func (c *call) list(document map[string]any, gvk schema.GroupVersionKind, items []any) (map[string]any, error) {
@@ -407,8 +423,16 @@ func (c *call) object(object map[string]any, gvk schema.GroupVersionKind) (map[s
 	if gvk.Kind == "Eviction" && c.sent.Kind == gvk.Kind {
 		to = c.sent
 	}
-	converted, _, err := c.convert(object, to)
+	converted, losses, err := c.convert(object, to)
+	if err == nil && len(losses) > 0 && c.options.OnRead != nil && !c.watches() {
+		c.options.OnRead(nameOf(object), losses)
+	}
 	return converted, err
+}
+
+func (c *call) watches() bool {
+	watch := c.req.URL.Query().Get("watch")
+	return watch == "true" || watch == "1"
 }
 
 // renamed makes a Status speak of the resource that was asked for. A server may name a third group: 1.6 calls what it

@@ -16,6 +16,7 @@ import (
 // events is a watch whose events are converted while they are read: no goroutine, and one event in memory.
 type events struct {
 	source    io.ReadCloser
+	bounded   *bounded
 	decoder   *json.Decoder
 	translate func(map[string]any) (map[string]any, error)
 	rest      []byte // of the converted event that is being read
@@ -23,7 +24,26 @@ type events struct {
 }
 
 func newEvents(source io.ReadCloser, translate func(map[string]any) (map[string]any, error)) *events {
-	return &events{source: source, decoder: json.NewDecoder(source), translate: translate}
+	b := &bounded{in: source}
+	return &events{source: source, bounded: b, decoder: json.NewDecoder(b), translate: translate}
+}
+
+// limitEventBytes bounds what is read for one event: more than any API server stores of one object.
+const limitEventBytes = 16 << 20
+
+// bounded ends a stream of which one event has too many bytes.
+type bounded struct {
+	in   io.Reader
+	read int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.read > limitEventBytes {
+		return 0, fmt.Errorf("an event has more than %d bytes", limitEventBytes)
+	}
+	n, err := b.in.Read(p)
+	b.read += n
+	return n, err
 }
 
 func (e *events) Close() error { return e.source.Close() }
@@ -49,6 +69,7 @@ type event struct {
 // own trouble does: who watches must not take the object for absent.
 func (e *events) next() {
 	var read event
+	e.bounded.read = 0
 	if err := e.decoder.Decode(&read); err != nil {
 		e.err = err
 		return

@@ -62,7 +62,7 @@ func (c *call) outgoing(object map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.request(), err)
 	}
-	return converted, c.lost(from, to, object, append(losses, c.fields.unknown(converted, to, c.server)...))
+	return converted, c.lost(from, to, object, append(losses, knownFields.unknown(converted, to, c.server)...))
 }
 
 func (c *call) servedScale() schema.GroupVersionKind {
@@ -84,10 +84,13 @@ func (c *call) lost(from, to schema.GroupVersionKind, object map[string]any, los
 		return nil
 	}
 	e := &LossError{Object: nameOf(object), Asked: from, As: to, Server: c.server.Name, Losses: losses}
-	if c.onLoss == nil {
+	switch {
+	case c.options.Judge != nil:
+		return c.options.Judge(object, e)
+	case c.options.OnLoss == nil:
 		return e
 	}
-	c.onLoss(e)
+	c.options.OnLoss(e)
 	return nil
 }
 
@@ -128,7 +131,7 @@ func (c *call) holds(text []byte) error {
 	if gvk.Empty() {
 		gvk = c.answer.Asked
 	}
-	return c.lost(gvk, gvk, object, c.fields.unknown(object, gvk, c.server))
+	return c.lost(gvk, gvk, object, knownFields.unknown(object, gvk, c.server))
 }
 
 // holdsPatch is holds for a JSON patch: each value in its place is a part of the object.
@@ -153,7 +156,7 @@ func (c *call) holdsPatch(text []byte) error {
 			}
 		}
 		if object, ok := value.(map[string]any); ok {
-			losses = append(losses, c.fields.unknown(object, c.answer.Asked, c.server)...)
+			losses = append(losses, knownFields.unknown(object, c.answer.Asked, c.server)...)
 		}
 	}
 	object := map[string]any{"kind": c.answer.Asked.Kind,
@@ -477,7 +480,7 @@ func (c *call) remove() (*http.Response, error) {
 func (c *call) deletable(options map[string]any) error {
 	options = runtime.DeepCopyJSON(options)
 	options["kind"], options["apiVersion"] = "DeleteOptions", "meta.k8s.io/v1"
-	for _, loss := range c.fields.unknown(options,
+	for _, loss := range knownFields.unknown(options,
 		schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "DeleteOptions"}, c.server) {
 		return c.unfaithful("%s: %s", loss.Path, loss.Meaning)
 	}

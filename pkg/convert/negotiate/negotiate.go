@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -271,6 +272,28 @@ func FromFacts(minor kubever.Minor) *Server {
 			version.CompareKubeAwareVersionStrings(api.Version, preferred) > 0 {
 			s.Preferred[api.Group] = api.Version
 		}
+	}
+	return s
+}
+
+// Of is a server as its discovery shows it. What it could not list is in Failed.
+func Of(name string, result *discovery.Result) *Server {
+	s := &Server{
+		// 0 when it is newer than the facts, which leaves nothing out that they know
+		Name: name, Minor: result.Identity.Version.Minor,
+		Served: map[schema.GroupVersion][]Resource{}, Preferred: result.Preferred, Failed: result.Failed,
+	}
+	for gv := range result.Announced {
+		if result.State(gv) == discovery.Served {
+			s.Served[gv] = []Resource{}
+		}
+	}
+	for _, r := range result.Resources {
+		resource := Resource{Name: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs}
+		for _, sub := range r.Subresources {
+			resource.Subresources = append(resource.Subresources, Subresource{Name: sub.Name, Kind: sub.Kind})
+		}
+		s.Served[r.GroupVersion] = append(s.Served[r.GroupVersion], resource)
 	}
 	return s
 }

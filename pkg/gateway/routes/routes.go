@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -22,11 +23,12 @@ type Way string
 
 // The ways.
 const (
-	Owner   Way = "owner"   // by the side that the plan has for it, which serves the version
-	Other   Way = "other"   // by the other side, because that alone serves the version
-	Both    Way = "both"    // each side has objects of its own: both are asked, and their answers are merged
-	None    Way = "none"    // not at all
-	Unknown Way = "unknown" // not at the moment: a side does not say what it has
+	Owner     Way = "owner"     // by the side that the plan has for it, which serves the version
+	Other     Way = "other"     // by the other side, because that alone serves the version
+	Converted Way = "converted" // by the side that has the objects, in a version of its own
+	Both      Way = "both"      // each side has objects of its own: both are asked, and their answers are merged
+	None      Way = "none"      // not at all
+	Unknown   Way = "unknown"   // not at the moment: a side does not say what it has
 )
 
 // Row says how requests for one resource in one version are served.
@@ -39,7 +41,12 @@ type Row struct {
 	Read, Write pair.Side
 	// Stream is the side through which exec, attach and port-forward go; "" for Write.
 	Stream pair.Side
-	Why    string // one sentence
+	// As are the versions in which sides are asked that do not serve the one of the row: requests and answers are
+	// converted.
+	As  map[pair.Side]schema.GroupVersionResource
+	Why string // one sentence
+
+	shown *discovery.Resource // as a side serves the version of the row, where others are converted
 }
 
 // Side is the side whose API server serves a request, as request infos have its verb and subresource; "" where each
@@ -75,7 +82,11 @@ type Served struct {
 }
 
 // Sources are what both sides serve.
-type Sources struct{ Legacy, Modern Served }
+type Sources struct {
+	Legacy, Modern Served
+	// Equivalents are the kinds to and from which one is converted; nil for no conversion.
+	Equivalents func(schema.GroupVersionKind) []schema.GroupVersionKind
+}
 
 // Of returns what the side serves.
 func (s *Sources) Of(side pair.Side) *Served {
@@ -121,7 +132,11 @@ func (t *Table) Row(gvr schema.GroupVersionResource) *Row {
 
 // New computes the table.
 func New(p *plan.Runtime, s Sources) *Table {
-	b := builder{plan: p, sources: s, stored: map[schema.GroupResource]*pair.Resource{}}
+	b := builder{plan: p, sources: s, stored: map[schema.GroupResource]*pair.Resource{},
+		servers: map[pair.Side]*negotiate.Server{}}
+	for _, side := range pair.Sides() {
+		b.servers[side] = negotiate.Of("the "+string(side)+" side", s.Of(side).Result)
+	}
 	for i := range p.Resources {
 		row := &p.Resources[i]
 		for _, group := range row.Groups {
@@ -151,6 +166,7 @@ type builder struct {
 	plan    *plan.Runtime
 	sources Sources
 	stored  map[schema.GroupResource]*pair.Resource
+	servers map[pair.Side]*negotiate.Server
 }
 
 // find is the resource as the side serves it; nil when it does not.
@@ -161,6 +177,24 @@ func (b *builder) find(side pair.Side, gvr schema.GroupVersionResource) *discove
 		return nil
 	}
 	return &list[i]
+}
+
+// converted is the resource of the side that objects of asked are converted to and from; nil where there is none.
+// Errors: the side does not say what would decide it.
+func (b *builder) converted(side pair.Side, asked *discovery.Resource) (*discovery.Resource, error) {
+	if b.sources.Equivalents == nil {
+		return nil, nil
+	}
+	gvk := asked.WithKind(asked.Kind)
+	answer, err := b.servers[side].Negotiate(gvk, b.sources.Equivalents(gvk))
+	if err != nil || answer.Verdict != negotiate.Convert {
+		return nil, err
+	}
+	found := b.find(side, answer.As.GroupVersion().WithResource(answer.Resource.Name))
+	if found == nil || found.Namespaced != asked.Namespaced {
+		return nil, nil
+	}
+	return found, nil
 }
 
 // serves reports whether the side serves the objects in any version of the groups.
@@ -236,9 +270,17 @@ func (b *builder) oneStore(at map[pair.Side]*discovery.Resource, stored *pair.Re
 		row.Write = row.Write.Other()
 		row.Why += ", which may write them, too"
 	default:
-		row.Why += fmt.Sprintf("; the %s side, which alone may write them, does not serve it: it is read only",
-			row.Write)
-		row.Write = ""
+		as, err := b.converted(row.Write, at[row.Read])
+		if err != nil || as == nil {
+			row.Why += fmt.Sprintf("; the %s side, which alone may write them, does not serve it: it is read only",
+				row.Write)
+			row.Write = ""
+			break
+		}
+		row.convert(row.Write, as)
+		row.Why += fmt.Sprintf("; what is written is converted to %s for the %s side, which alone may write them",
+			as.GroupVersion, row.Write)
+		at[row.Write], row.shown = as, at[row.Read]
 	}
 	if stored.Name == "pods" && stored.ServesKind("", "Pod") &&
 		kubever.Behaves(kubever.BehaviourKubeletRedirectsStreams, b.plan.Kubelet.Minor) {
@@ -260,8 +302,7 @@ func (b *builder) apart(at map[pair.Side]*discovery.Resource, owner pair.Owner, 
 		case b.sources.Of(side).Failure(groups...) != nil:
 			return b.silent(at, side, groups)
 		default:
-			return b.nothing(at, None, fmt.Sprintf("%s has it on the %s side, which does not serve this version", says,
-				side))
+			return b.oneConverted(at, side, fmt.Sprintf("%s has it on the %s side", says, side))
 		}
 	}
 	for _, side := range pair.Sides() {
@@ -273,22 +314,53 @@ func (b *builder) apart(at map[pair.Side]*discovery.Resource, owner pair.Owner, 
 	if len(has) == 1 {
 		return b.one(at, has[0], fmt.Sprintf("only the %s side has it", has[0]))
 	}
-	legacy, modern := at[pair.Legacy], at[pair.Modern]
-	switch {
-	case legacy == nil || modern == nil:
-		side := pair.Legacy
-		if legacy == nil {
-			side = pair.Modern
+	row := Row{Way: Both, Why: "each side has objects of its own, and both serve this version"}
+	for _, side := range pair.Sides() {
+		if at[side] != nil {
+			continue
 		}
-		return b.nothing(at, None, fmt.Sprintf("each side has objects of its own, and only the %s side serves this "+
-			"version: half of them would be missing; /sides/%s serves that half", side, side))
-	case legacy.Kind != modern.Kind || legacy.Namespaced != modern.Namespaced:
+		as, err := b.converted(side, at[side.Other()])
+		if err != nil {
+			return b.nothing(at, Unknown, err.Error())
+		}
+		if as == nil {
+			return b.nothing(at, None, fmt.Sprintf("each side has objects of its own, and only the %s side serves "+
+				"this version: half of them would be missing; /sides/%s serves that half", side.Other(), side.Other()))
+		}
+		row.convert(side, as)
+		row.Why = fmt.Sprintf("each side has objects of its own; those of the %s side are converted from and to %s",
+			side, as.GroupVersion)
+		row.shown = at[side.Other()]
+		at = map[pair.Side]*discovery.Resource{side: as, side.Other(): row.shown}
+		break
+	}
+	if at[pair.Legacy].Kind != at[pair.Modern].Kind || at[pair.Legacy].Namespaced != at[pair.Modern].Namespaced {
 		return b.nothing(at, None, "the two sides serve different things under this name; /sides/legacy and "+
 			"/sides/modern serve each")
 	}
-	row := Row{Way: Both, Why: "each side has objects of its own, and both serve this version"}
 	row.show(at)
 	return row
+}
+
+// oneConverted routes a resource that the side has in other versions than the asked one.
+func (b *builder) oneConverted(at map[pair.Side]*discovery.Resource, side pair.Side, why string) Row {
+	asked := at[side.Other()]
+	as, err := b.converted(side, asked)
+	switch {
+	case err != nil:
+		return b.nothing(at, Unknown, err.Error())
+	case as == nil:
+		return b.nothing(at, None, why+", which does not serve this version")
+	}
+	row := Row{Way: Converted, Read: side, Write: side, shown: asked,
+		Why: fmt.Sprintf("%s, where it is converted from and to %s", why, as.GroupVersion)}
+	row.convert(side, as)
+	row.show(map[pair.Side]*discovery.Resource{side: as})
+	return row
+}
+
+func (r *Row) convert(side pair.Side, as *discovery.Resource) {
+	r.As = map[pair.Side]schema.GroupVersionResource{side: as.GroupVersionResource()}
 }
 
 // oneSide routes what only API servers themselves know: the modern side is asked, or the one that serves it.
@@ -341,21 +413,27 @@ func (b *builder) nothing(at map[pair.Side]*discovery.Resource, way Way, why str
 func (r *Row) show(at map[pair.Side]*discovery.Resource) {
 	if r.Way == Both {
 		legacy, modern := at[pair.Legacy], at[pair.Modern]
-		r.Resource = *modern
+		r.Resource = *cmp.Or(r.shown, modern)
 		r.StorageVersionHash = ""
 		r.Verbs = shared(modern.Verbs, legacy.Verbs)
 		r.Verbs = slices.DeleteFunc(r.Verbs, func(verb string) bool { return verb == "deletecollection" })
+		other := legacy
+		if r.shown == legacy {
+			other = modern
+		}
+		subresources := r.Resource.Subresources
 		r.Subresources = nil
-		for _, sub := range modern.Subresources {
-			i := slices.IndexFunc(legacy.Subresources, func(s discovery.Subresource) bool { return s.Name == sub.Name })
-			if i >= 0 && legacy.Subresources[i].Kind.Kind == sub.Kind.Kind {
-				sub.Verbs = shared(sub.Verbs, legacy.Subresources[i].Verbs)
+		for _, sub := range subresources {
+			i := slices.IndexFunc(other.Subresources, func(s discovery.Subresource) bool { return s.Name == sub.Name })
+			if i >= 0 && other.Subresources[i].Kind.Kind == sub.Kind.Kind {
+				sub.Verbs = shared(sub.Verbs, other.Subresources[i].Verbs)
 				r.Subresources = append(r.Subresources, sub)
 			}
 		}
 		return
 	}
-	r.Resource = *at[r.Read]
+	r.Resource = *cmp.Or(r.shown, at[r.Read])
+	r.Verbs = at[r.Read].Verbs
 	r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool { return !slices.Contains(reads, verb) })
 	r.Subresources = nil
 	if r.Write == "" {
@@ -368,6 +446,14 @@ func (r *Row) show(at map[pair.Side]*discovery.Resource) {
 	}
 	slices.Sort(r.Verbs)
 	r.Subresources = at[r.Write].Subresources
+	if r.As[r.Write] != (schema.GroupVersionResource{}) { // the kinds are those of the asked version
+		r.Subresources = slices.Clone(r.shown.Subresources)
+		r.Subresources = slices.DeleteFunc(r.Subresources, func(sub discovery.Subresource) bool {
+			return !slices.ContainsFunc(at[r.Write].Subresources, func(s discovery.Subresource) bool {
+				return s.Name == sub.Name
+			})
+		})
+	}
 }
 
 // shared is what stands in both lists. A list that a server leaves out says nothing.

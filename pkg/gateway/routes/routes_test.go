@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -189,6 +190,42 @@ func TestStreamsOfOldKubeletsGoThroughTheLegacySide(t *testing.T) {
 		if row.Side("get", "log") != row.Write || row.Side("list", "") != row.Read ||
 			row.Side("create", "") != row.Write {
 			t.Errorf("sides of pods: %+v", row)
+		}
+	}
+}
+
+// Each version of a side is served for all objects, where the other side's are converted.
+func TestVersionsAreConverted(t *testing.T) {
+	converter, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		legacy string
+		gvr    schema.GroupVersionResource
+		side   pair.Side // that has another version
+		as     string
+	}{
+		{"1.6", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, pair.Legacy,
+			"apps/v1beta1"},
+		{"1.6", schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "deployments"},
+			pair.Modern, "apps/v1"},
+		{"1.15", schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "deployments"},
+			pair.Modern, "apps/v1"},
+		{"1.15", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, pair.Legacy,
+			"batch/v1beta1"},
+	} {
+		p := planOf(t, tc.legacy, "1.36")
+		sources := Facts(p)
+		sources.Equivalents = converter.Equivalents
+		row := New(p, sources).Row(tc.gvr)
+		if row == nil || row.Way != Both || row.As[tc.side].GroupVersion().String() != tc.as || len(row.As) != 1 ||
+			row.GroupVersionResource() != tc.gvr || len(row.Verbs) == 0 {
+			t.Errorf("%s: %s: %+v, want the %s side's converted to %s", tc.legacy, tc.gvr, row, tc.side, tc.as)
+		}
+		sources.Legacy.Failed = map[schema.GroupVersion]error{{Group: tc.gvr.Group, Version: "v9"}: errors.New("x")}
+		if row := New(p, sources).Row(tc.gvr); row.Way != Unknown {
+			t.Errorf("%s: a side is silent, and the row is %+v", tc.gvr, row)
 		}
 	}
 }

@@ -1,0 +1,176 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/kubefusion/fusionctl/internal/webserver"
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/convert/client"
+	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// AllowLossAnnotation on an object that is written, with the value "true", lets the write go on although the version in
+// which the side has the object cannot say all of it. What is lost is then said in warnings.
+const AllowLossAnnotation = "kubefusion.dev/allow-loss"
+
+// conversion is the way of one question to a side that has the resource in another version.
+type conversion struct {
+	http.RoundTripper
+	said []string // of what is lost
+	more int      // that is not said
+}
+
+// limitWarnings bounds the warnings of one answer: a list may have one for each object.
+const limitWarnings = 5
+
+// conversion is how the side is asked for the resource of the row; nil where it serves the version itself. What is read
+// of it is held in the reservation, several times: as bytes, as values, and as bytes of another version.
+func (g *Gateway) conversion(c *exchange, row *routes.Row, name pair.Side,
+	memory *webserver.Reservation) *conversion {
+	if _, ok := row.As[name]; !ok {
+		return nil
+	}
+	s := g.sides[name]
+	v := &conversion{}
+	v.RoundTripper = client.Transport(held{s.forward, memory}, c.view.live[name], s.base.Path, client.Options{
+		Judge: func(object map[string]any, loss *client.LossError) error {
+			metadata, _ := object["metadata"].(map[string]any)
+			annotations, _ := metadata["annotations"].(map[string]any)
+			if annotations[AllowLossAnnotation] != "true" {
+				return loss
+			}
+			v.says(loss.Object, loss.Losses)
+			return nil
+		},
+		OnRead: v.says,
+	})
+	return v
+}
+
+func (v *conversion) says(object string, losses []convert.Loss) {
+	for _, loss := range losses {
+		if len(v.said) == limitWarnings {
+			v.more++
+			continue
+		}
+		v.said = append(v.said, fmt.Sprintf("%s: %s is lost by conversion: %s", object, loss.Path, loss.Meaning))
+	}
+}
+
+// warn says in the header of an answer what was lost.
+func (v *conversion) warn(header http.Header) {
+	if v.more > 0 {
+		v.said = append(v.said, fmt.Sprintf("%d more fields are lost by conversion", v.more))
+	}
+	for _, text := range v.said {
+		if warning, err := utilnet.NewWarningHeader(299, "fusionctl", text); err == nil {
+			header.Add("Warning", warning)
+		}
+	}
+	v.said, v.more = nil, 0
+}
+
+// held bounds what is read of answers that are converted as a whole.
+type held struct {
+	next   http.RoundTripper
+	memory *webserver.Reservation
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := h.next.RoundTrip(r)
+	if watch := r.URL.Query().Get("watch"); err == nil && watch != "1" && watch != "true" {
+		response.Body = &heldBody{ReadCloser: response.Body, request: r, memory: h.memory}
+	}
+	return response, err
+}
+
+type heldBody struct {
+	io.ReadCloser
+	request        *http.Request
+	memory         *webserver.Reservation
+	read, reserved int64
+}
+
+// convertedCopies is how many times the bytes of an answer its conversion takes, roughly.
+const convertedCopies = 4
+
+// Read implements io.Reader.
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.read += int64(n); b.read > limitListBytes {
+		return 0, &http.MaxBytesError{Limit: limitListBytes}
+	}
+	if b.read > b.reserved {
+		const piece = 64 << 10
+		if err := b.memory.Grow(b.request.Context(), convertedCopies*piece); err != nil {
+			return 0, err
+		}
+		b.reserved += max(piece, b.read-b.reserved)
+	}
+	return n, err
+}
+
+// unsent is why a question got no answer, as clients are told.
+func unsent(side pair.Side, method string, err error) error {
+	var loss *client.LossError
+	var unsupported *client.UnsupportedError
+	var unfaithful *client.UnfaithfulError
+	var content *convert.ContentError
+	var none *convert.UnsupportedError
+	switch {
+	case errors.As(err, &loss):
+		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "%v; annotation %s: \"true\" on "+
+			"the object lets it be written all the same", err, AllowLossAnnotation)
+	case errors.As(err, &unsupported), errors.As(err, &none):
+		return notImplemented("%v", err)
+	case errors.As(err, &unfaithful):
+		return badRequest("%v", err)
+	case errors.As(err, &content) && method != http.MethodGet:
+		return invalid("%v", err)
+	}
+	return unreachable(side, err)
+}
+
+// serveConverted answers for a resource of one side, which has it in another version.
+func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exchange, row *routes.Row, name pair.Side,
+	memory *webserver.Reservation) error {
+	c.took.route = "converted"
+	if oldWatch(r, c) {
+		return notImplemented("paths with /watch/ are not served for what is converted; watch=true is")
+	}
+	over := g.conversion(c, row, name, memory)
+	if c.info.Verb == "watch" {
+		return g.passOver(w, r, c, name, passing{done: g.done, over: over})
+	}
+	form, err := accept(r, kubever.Behaves(kubever.BehaviourMetadataAnswered, g.plan.Side(name).Version.Minor))
+	if err != nil {
+		return err
+	}
+	body, kind, err := readBody(w, r, memory)
+	if err != nil {
+		return err
+	}
+	a, err := g.sides[name].ask(r.Context(), r, c.id, question{method: r.Method, path: r.URL.EscapedPath(),
+		query: r.URL.Query(), accept: form, contentType: kind, body: body, over: over}, limitListBytes, memory)
+	if err != nil {
+		return err
+	}
+	a.copyTo(w, a.body)
+	return nil
+}
+
+// oldWatch reports whether the path is of the form that watches had before they were lists with watch=true.
+func oldWatch(r *http.Request, c *exchange) bool {
+	return strings.HasPrefix(r.URL.Path, "/api/"+c.info.APIVersion+"/watch/") ||
+		strings.HasPrefix(r.URL.Path, "/apis/"+c.info.APIGroup+"/"+c.info.APIVersion+"/watch/")
+}
