@@ -49,7 +49,6 @@ func TestAnsibleOnARealHost(t *testing.T) {
 
 		p.done = nil
 		p.asks("undo.yml", "make sure that no namespace is being deleted")
-		p.asks("undo.yml", "no namespace is being deleted")
 		p.asks("undo.yml", "kubefusion.dev/both-sides")
 		f.release()
 		p.asks("undo.yml", "take back")
