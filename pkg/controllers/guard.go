@@ -3,6 +3,7 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -360,6 +362,50 @@ func (g *guard) run(ctx context.Context) {
 	}
 }
 
+// handOver is the stop as the lock carries it; "" while deletions go on. Without a state directory nobody can
+// acknowledge, so the stop stays with this process.
+func (g *guard) handOver() string {
+	if g == nil || g.directory == nil {
+		return ""
+	}
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if g.memory.Stop == nil {
+		return ""
+	}
+	text, err := json.Marshal(g.memory.Stop)
+	if err != nil { // a time, and strings
+		g.log.Error("writing the stop on the lock failed", "err", err)
+	}
+	return string(text)
+}
+
+// takeOver stops deletions as the process that last wrote the lock did, until they are acknowledged on this host as
+// well. A stop that was acknowledged here stays so. What cannot be read is a stop, too.
+func (g *guard) takeOver(text string) {
+	if g == nil || g.directory == nil || text == "" {
+		return
+	}
+	stop := &witness.Stop{}
+	if err := json.Unmarshal([]byte(text), stop); err != nil || stop.ID == "" {
+		g.stop(fmt.Sprintf("annotation %s of %s %s/%s cannot be read", StopAnnotation, lockResource.Name,
+			LockNamespace, LockName))
+		return
+	}
+	word, err := g.directory.Acknowledged()
+	if err != nil {
+		g.log.Warn("reading the acknowledgement failed", "err", err)
+	}
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if g.memory.Stop != nil || word != nil && word.Stop == stop.ID {
+		return
+	}
+	g.memory.Stop = stop
+	g.say()
+	g.save()
+}
+
 // ready reports why nothing is deleted.
 func (g *guard) ready() error {
 	if err := g.stopped(); err != nil {
@@ -432,7 +478,7 @@ func (g *guard) announce(ctx context.Context) {
 		"reason": "DeletionsStopped", "message": message, "type": "Warning", "count": 1,
 		"source": map[string]any{"component": LockName}, "firstTimestamp": at, "lastTimestamp": at,
 	})
-	if err != nil {
+	if err != nil && !apierrors.IsAlreadyExists(err) { // of a stop that was taken over, the leader has created it
 		g.log.Warn("creating the event DeletionsStopped failed", "err", err)
 	}
 	g.mutex.Lock()

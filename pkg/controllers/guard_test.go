@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/witness"
@@ -122,6 +124,64 @@ func TestAnAcknowledgementIsGoodForOneStop(t *testing.T) {
 	c.guard.listen()
 	if c.guard.stopped() == nil {
 		t.Error("an old acknowledgement lets deletions go on")
+	}
+}
+
+// A process that leads after one that stopped has not seen why. It stops as well, until somebody acknowledges on its host.
+func TestTheNextLeaderIsStoppedAsTheLastOne(t *testing.T) {
+	w := newWorld(t)
+	w.put("", "namespaces", "", "demo")
+	host := func() (*collector, *manager, *lock, Options) {
+		options := Options{StateDirectory: t.TempDir()}
+		c, m := w.collector(options)
+		return c, m, &lock{client: m.client(modern), identity: options.StateDirectory, guard: c.guard}, options
+	}
+	write := func(l *lock, write func(context.Context, resourcelock.LeaderElectionRecord) error) {
+		t.Helper()
+		if err := write(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: l.identity}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(l *lock) {
+		t.Helper()
+		if _, _, err := l.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, _, held, firstHost := host()
+	first.guard.stop("many owners vanished")
+	write(held, held.Create)
+
+	next, m, taken, nextHost := host()
+	read(taken)
+	gone := w.put(modern, "replicasets", "demo", "set")
+	w.put("", "pods", "demo", "one", gone)
+	delete(w.own[modern].objects, "replicasets/demo/set")
+	collectAll(t, w, next, m)
+	if err := next.guard.stopped(); err == nil || !strings.Contains(err.Error(), "many owners vanished") ||
+		len(w.deletions) > 0 {
+		t.Fatalf("the next leader: stopped() = %v, deleted %q; want stopped as the first", err, w.deletions)
+	}
+	acknowledge(t, nextHost.StateDirectory)
+	next.guard.listen()
+	if read(taken); next.guard.stopped() != nil {
+		t.Errorf("stopped() = %v after an acknowledgement on its host", next.guard.stopped())
+	}
+
+	acknowledge(t, firstHost.StateDirectory)
+	first.guard.listen()
+	read(held)
+	write(held, held.Update)
+	last, _, later, _ := host()
+	if read(later); last.guard.stopped() != nil {
+		t.Errorf("stopped() = %v, of a stop that was acknowledged where it began", last.guard.stopped())
+	}
+
+	for _, text := range []string{"{", "{}", "null"} {
+		unread, _, _, _ := host()
+		if unread.guard.takeOver(text); unread.guard.stopped() == nil {
+			t.Errorf("%s on the lock: deletions go on", text)
+		}
 	}
 }
 

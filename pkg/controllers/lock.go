@@ -20,11 +20,18 @@ const (
 	LockName      = "fusionctl-controllers"
 )
 
+// StopAnnotation of the lock is a witness.Stop as JSON, while the leader deletes nothing.
+const StopAnnotation = "kubefusion.dev/deletions-stopped"
+
 // lock is a config map, which every version has; leases are younger than half of the versions. It is no lock of any
 // Kubernetes component.
+//
+// It carries the stop of the leader, too: a process that leads after it, on another host, has not counted the owners
+// that vanished, and must not go on where the leader stopped.
 type lock struct {
 	client   *client
 	identity string
+	guard    *guard // whose stop the lock carries; nil for none
 	// as it was last read or written: its resource version is the precondition of the next write
 	object map[string]any
 }
@@ -41,8 +48,9 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	}
 	l.object = object
 	record := &resourcelock.LeaderElectionRecord{}
-	text := (&unstructured.Unstructured{Object: object}).
-		GetAnnotations()[resourcelock.LeaderElectionRecordAnnotationKey]
+	annotations := (&unstructured.Unstructured{Object: object}).GetAnnotations()
+	l.guard.takeOver(annotations[StopAnnotation])
+	text := annotations[resourcelock.LeaderElectionRecordAnnotationKey]
 	if text != "" {
 		if err := json.Unmarshal([]byte(text), record); err != nil {
 			return nil, nil, fmt.Errorf("reading the lock %s/%s: %w", LockNamespace, LockName, err)
@@ -78,6 +86,10 @@ func (l *lock) put(ctx context.Context, verb string, at discovery.Path,
 		annotations = map[string]string{}
 	}
 	annotations[resourcelock.LeaderElectionRecordAnnotationKey] = string(text)
+	delete(annotations, StopAnnotation)
+	if stop := l.guard.handOver(); stop != "" {
+		annotations[StopAnnotation] = stop
+	}
 	object.SetAnnotations(annotations)
 	// The response has the resource version that is the precondition of the next write. A read would return that of
 	// another process, and its record would be overwritten.

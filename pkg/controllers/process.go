@@ -128,7 +128,7 @@ func (p *process) lead(ctx context.Context) error {
 	}
 	identity := host + "_" + string(uuid.NewUUID())
 	for {
-		if err := p.term(ctx, &lock{client: client, identity: identity}); err != nil || ctx.Err() != nil {
+		if err := p.term(ctx, &lock{client: client, identity: identity, guard: p.guard}); err != nil || ctx.Err() != nil {
 			return err
 		}
 		p.log.Warn("leader election lost; standing by", "lock", LockNamespace+"/"+LockName)
