@@ -127,7 +127,8 @@ func TestAnAcknowledgementIsGoodForOneStop(t *testing.T) {
 	}
 }
 
-// A process that leads after one that stopped has not seen why. It stops as well, until somebody acknowledges on its host.
+// A process that leads after one that stopped has not seen why. It stops as well, until somebody acknowledges on its
+// host.
 func TestTheNextLeaderIsStoppedAsTheLastOne(t *testing.T) {
 	w := newWorld(t)
 	w.put("", "namespaces", "", "demo")
