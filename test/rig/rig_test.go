@@ -25,24 +25,27 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
+// forever is longer than any test. Where a program has no cgo, the runtime ends one that waits for nothing at all.
+func forever() { time.Sleep(time.Hour) }
+
 // TestChild is not a test: it is what the processes of these tests run. The argument says what the child does.
 func TestChild(t *testing.T) {
 	switch flag.Arg(0) {
 	case "": // not a child
 	case "wait":
 		fmt.Println("waiting")
-		select {}
+		forever()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("waiting")
-		select {}
+		forever()
 	case "exit":
 		fmt.Println("last words")
 		os.Exit(3)
 	case "parent": // starts a child of its own and says who that is
 		p := startChild(New(t), "wait")
 		fmt.Println("child", p.process.Pid)
-		select {}
+		forever()
 	}
 }
 
