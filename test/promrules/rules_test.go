@@ -172,6 +172,8 @@ fusionctl_gateway_discovery_stale{job="a",instance="i",side="modern"} 0x120
 fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="200"} 0+10x120
 fusionctl_gateway_requests_total{job="a",instance="i",route="none",code="501"} 0+1x120
 fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="503"} 2x120
+fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="aborted"} 2x120
+fusionctl_gateway_policy_good{job="a",instance="i"} 1x120
 fusionctl_conversion_rules_good{job="a",instance="i"} 1x120
 fusionctl_conversion_bad_reviews_total{job="a",instance="i"} 3x120
 fusionctl_conversion_reviews_total{job="a",instance="i",result="Success"} 0+10x120
@@ -225,6 +227,10 @@ var bad = map[string][2]string{
 		`job="a",instance="i",side="legacy"} 1x120`},
 	"FusionctlGatewayUnavailable": {`fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="503"`,
 		`} 0+1x120`},
+	"FusionctlGatewayAborted": {`fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="aborted"`,
+		`} 0+1x120`},
+	"FusionctlGatewayPolicyBad": {"fusionctl_gateway_policy_good{", `job="a",instance="i"} 0x120`},
+	"FusionctlGatewayAbsent":    {"fusionctl_gateway_discovery_stale{", ""},
 
 	"FusionctlCertificateKept": {"fusionctl_certificate_good{", `job="a",instance="i",file="a.crt"} 0x120`},
 	"FusionctlCertificateExpires": {"fusionctl_certificate_remaining_seconds{",
