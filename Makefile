@@ -70,7 +70,7 @@ rig-all: ## the releases on request as well; tests of single releases, and pairs
 	$(GO) run ./test/rig/build all
 
 e2e: rig ## real servers of several releases, one and two at a time
-	$(GO) test -tags e2e -count=1 -parallel 6 -timeout 60m ./test/e2e ./test/rig/propose
+	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e ./test/rig/propose
 
 facts-propose: ## RELEASE=v1.37.2: rows of that minor for the tables of facts, as a difference; WRITE=1 writes them; UPDATE=1: for a minor that is there
 	$(GO) run ./test/rig/propose -release "$(RELEASE)" $(if $(UPDATE),-update) $(if $(WRITE),-write)
@@ -86,4 +86,4 @@ evidence-all: rig-all ## facts of every release of the rig, and every pair of th
 	$(GO) test ./pkg/rules -run TestMatrixPageIsCurrent -update
 
 evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md; TESTS=REGEXP: of these alone, the rest stays
-	$(GO) test -tags e2e -count=1 -parallel 6 -timeout 60m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md
+	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md

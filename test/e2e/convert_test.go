@@ -483,6 +483,10 @@ func startForConverting(r *rig.Rig, minor kubever.Minor) *rig.APIServer {
 	}
 	server := r.StartAPIServer("apiserver", minor, args)
 	server.WaitReady()
+	admin := server.Client("admin", "system:masters")
+	r.Eventually("the namespace default is there", func(ctx context.Context) error { // made after the server is ready
+		return admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/default", nil, nil)
+	})
 	return server
 }
 
