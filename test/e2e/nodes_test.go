@@ -511,7 +511,7 @@ func (f *nodesPair) exec(through pair.Side, pod string) error {
 }
 
 func (f *nodesPair) attach(through pair.Side, pod string) error {
-	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
 	defer cancel()
 	line := "hello through " + string(through)
 	type ending struct {
@@ -519,26 +519,34 @@ func (f *nodesPair) attach(through pair.Side, pod string) error {
 		err error
 	}
 	ended := make(chan ending, 1)
-	go func() { // it stays attached to what goes on running
+	attach := func() { // it stays attached to what goes on running
 		out, err := f.kubectl(ctx, through, line+"\n", "attach", "-i", pod)
 		ended <- ending{out, err}
-	}()
+	}
 	read := func() bool { // what the program reads is in its log, whether it is still attached or not
 		logs, err := f.kubectl(f.t.Context(), through, "", "logs", pod)
 		return err == nil && strings.Contains(logs, "read "+line)
 	}
-	for {
+	go attach()
+	for attached := true; ; {
 		select {
 		case e := <-ended:
-			if strings.Contains(e.out, "read "+line) || read() {
-				return nil
+			if attached = false; e.err != nil && !read() {
+				return fmt.Errorf("it wrote %q: %w", e.out, e.err)
 			}
-			return fmt.Errorf("it wrote %q: %w", e.out, e.err)
 		case <-time.After(500 * time.Millisecond):
-			if read() {
+			switch {
+			case read():
 				cancel()
-				<-ended
+				if attached {
+					<-ended
+				}
 				return nil
+			case ctx.Err() != nil:
+				return fmt.Errorf("nothing of what was written has arrived: %w", ctx.Err())
+			case !attached: // kubelets of 1.10 end a stream whose input ends, and on a busy machine before it has arrived
+				attached = true
+				go attach()
 			}
 		}
 	}
