@@ -362,7 +362,7 @@ func (g *guard) run(ctx context.Context) {
 	}
 }
 
-// handOver is the stop as the lock carries it; "" while deletions go on. Without a state directory nobody can
+// handOver is the stop as the lock carries it; "" while deletions go on. Without a state directory no operator can
 // acknowledge, so the stop stays with this process.
 func (g *guard) handOver() string {
 	if g == nil || g.directory == nil {

@@ -127,7 +127,7 @@ func TestAnAcknowledgementIsGoodForOneStop(t *testing.T) {
 	}
 }
 
-// A process that leads after one that stopped has not seen why. It stops as well, until somebody acknowledges on its
+// A process that leads after one that stopped has not seen why. It stops as well, until an operator acknowledges on its
 // host.
 func TestTheNextLeaderIsStoppedAsTheLastOne(t *testing.T) {
 	w := newWorld(t)

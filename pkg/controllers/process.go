@@ -128,7 +128,8 @@ func (p *process) lead(ctx context.Context) error {
 	}
 	identity := host + "_" + string(uuid.NewUUID())
 	for {
-		if err := p.term(ctx, &lock{client: client, identity: identity, guard: p.guard}); err != nil || ctx.Err() != nil {
+		held := &lock{client: client, identity: identity, guard: p.guard}
+		if err := p.term(ctx, held); err != nil || ctx.Err() != nil {
 			return err
 		}
 		p.log.Warn("leader election lost; standing by", "lock", LockNamespace+"/"+LockName)

@@ -544,7 +544,7 @@ func (f *nodesPair) attach(through pair.Side, pod string) error {
 				return nil
 			case ctx.Err() != nil:
 				return fmt.Errorf("nothing of what was written has arrived: %w", ctx.Err())
-			case !attached: // kubelets of 1.10 end a stream whose input ends, and on a busy machine before it has arrived
+			case !attached: // kubelets of 1.10 end a stream whose input ends, on a busy machine before it arrived
 				attached = true
 				go attach()
 			}
