@@ -109,16 +109,9 @@ func release(ctx context.Context, m *transition.Marks) error {
 			}
 		}
 	}
-	if m.Namespaces == nil {
-		return nil
-	}
-	s, err := serverOf(m.Namespaces)
+	s, list, err := markedBy(ctx, m)
 	if err != nil {
 		return err
-	}
-	list, err := marked(ctx, s)
-	if err != nil {
-		return fmt.Errorf("the %s API server: %w", m.Namespaces.Side, err)
 	}
 	if err := deleted(list); err != nil {
 		return err
@@ -192,31 +185,33 @@ func deleted(list []*unstructured.Unstructured) error {
 
 // settled checks that no namespace is being deleted that waits for the controllers of both sides.
 func settled(ctx context.Context, m *transition.Marks) error {
-	list, err := markedBy(ctx, m)
+	_, list, err := markedBy(ctx, m)
 	if err != nil {
 		return err
 	}
 	return deleted(list)
 }
 
-func markedBy(ctx context.Context, m *transition.Marks) ([]*unstructured.Unstructured, error) {
+// markedBy lists the marked namespaces through the server that has them, which it returns too; neither where none is
+// asked.
+func markedBy(ctx context.Context, m *transition.Marks) (*apiserver.Server, []*unstructured.Unstructured, error) {
 	if m.Namespaces == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	s, err := serverOf(m.Namespaces)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	list, err := marked(ctx, s)
 	if err != nil {
-		return nil, fmt.Errorf("the %s API server: %w", m.Namespaces.Side, err)
+		return nil, nil, fmt.Errorf("the %s API server: %w", m.Namespaces.Side, err)
 	}
-	return list, nil
+	return s, list, nil
 }
 
 // released checks that there are no marks.
 func released(ctx context.Context, m *transition.Marks) error {
-	list, err := markedBy(ctx, m)
+	_, list, err := markedBy(ctx, m)
 	if err != nil {
 		return err
 	}
