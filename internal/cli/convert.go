@@ -226,7 +226,7 @@ func (k *conversion) file(ctx context.Context, name string) error {
 	return k.stream.Convert(ctx, name, in, k.emit)
 }
 
-// emit writes what became of a part, and tells of it.
+// emit writes what became of a part, and reports it.
 func (k *conversion) emit(r stream.Result) error {
 	for _, twice := range r.Duplicates {
 		warnTwice(k.streams.Err, r.File, twice)
@@ -257,7 +257,7 @@ func becomes(row stream.Converted) string {
 	return "is converted"
 }
 
-// warnTwice tells of a field that is given twice.
+// warnTwice reports a field that is given twice.
 func warnTwice(w io.Writer, file string, twice manifest.Duplicate) {
 	visible.Fprintf(w, "%s:%d: field %q is given twice; the last one counts, as for kubectl\n", file, twice.Line,
 		twice.Field)
@@ -321,7 +321,10 @@ func (k *conversion) refused(row stream.Converted, err error) error {
 		err = syntax.Err
 	}
 	subject := ""
-	if row.Name != "" {
+	switch {
+	case errors.As(err, new(*validate.RefusedError)): // it names the server, where others name the kind
+		subject = row.String() + ": "
+	case row.Name != "":
 		subject = strings.TrimPrefix(row.Namespace+"/"+row.Name, "/") + ": "
 	}
 	err = fmt.Errorf("%s: %s%w", place, subject, err)

@@ -15,7 +15,7 @@ import (
 // changesShown is how many changes of defaults, and fields that are written, are told one by one.
 const changesShown = 20
 
-// defaultChanges tells of defaults that are others in the wanted version, and of those that are written because it
+// defaultChanges reports defaults that are others in the wanted version, and those that are written because it
 // requires them. They are the same few fields in every object of a kind: the first are told one by one, the rest is
 // kept by kind and field, and summed up at the end.
 type defaultChanges struct {

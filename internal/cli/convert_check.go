@@ -139,7 +139,9 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	var unread *usageError
 	switch s := summary; {
 	case req.keepGoing && errors.As(err, &unread):
-		visible.Fprintln(streams.Err, err)
+		for line := range strings.Lines(err.Error()) { // one for each problem
+			visible.Fprintln(streams.Err, strings.TrimSuffix(line, "\n"))
+		}
 		return errAttention
 	case err != nil:
 		return err

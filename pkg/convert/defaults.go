@@ -48,7 +48,7 @@ func (c *Converter) Differing(in, out *unstructured.Unstructured) (*DifferingDef
 	if err != nil {
 		return nil, err
 	}
-	before, err := c.defaulted(withoutPodSpec(in.Object, r.template), from)
+	before, err := c.defaulted(r.light(in.Object), from)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (c *Converter) Differing(in, out *unstructured.Unstructured) (*DifferingDef
 	if err != nil {
 		return nil, &ContentError{from, err}
 	}
-	after, err := c.defaulted(withoutPodSpec(out.Object, r.template), to)
+	after, err := c.defaulted(r.light(out.Object), to)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +68,9 @@ func (c *Converter) Differing(in, out *unstructured.Unstructured) (*DifferingDef
 	is, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
 	if err != nil {
 		return nil, err
+	}
+	if r.schema != nil {
+		was, is = dropSchemas(was), dropSchemas(is)
 	}
 	d := defaults{}
 	d.labels(out.Object, was, is)
@@ -177,6 +180,14 @@ func (c *Converter) defaulted(object map[string]any, gvk schema.GroupVersionKind
 	}
 	c.scheme.Default(typed)
 	return typed, nil
+}
+
+// light is an object without what has the same defaults in both versions.
+func (r *route) light(object map[string]any) map[string]any {
+	if r.schema != nil {
+		object, _ = cutSchemas(object)
+	}
+	return withoutPodSpec(object, r.template)
 }
 
 // withoutPodSpec leaves out what has the same defaults in both versions and is most of the object. The labels of a pod

@@ -213,6 +213,97 @@ func TestPodTemplatesAreCopied(t *testing.T) {
 	}
 }
 
+// TestSchemasAreCopied: a CRD whose schemas are copied past Kubernetes' functions is what they make of it with them.
+func TestSchemasAreCopied(t *testing.T) {
+	s := newSpecimens(t, 5)
+	v1, v1beta1 := kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+		kind("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition")
+	copied := 0
+	for _, kinds := range [][2]schema.GroupVersionKind{{v1, v1beta1}, {v1beta1, v1}} {
+		r, err := s.c.route(kinds[0], kinds[1])
+		if err != nil || r.schema == nil {
+			t.Fatalf("%v, schemas are like %v", err, r.schema)
+		}
+		through := *r
+		through.schema = nil
+		for range 150 {
+			in := s.of(t, kinds[0])
+			_, ofCRD := cutSchemas(in)
+			copied += len(ofCRD.places)
+			before := runtime.DeepCopyJSON(in)
+			got, lost, err := r.convert(in, false)
+			want, alsoLost, alsoErr := through.convert(in, false)
+			if err != nil || alsoErr != nil {
+				t.Fatalf("%v and %v", err, alsoErr)
+			}
+			if !reflect.DeepEqual(in, before) {
+				t.Fatal("the input was changed")
+			}
+			for _, m := range []missing{between(got, want, r.target), between(want, got, r.target)} {
+				for _, d := range m.found {
+					t.Errorf("%s to %s: %s: %v and %v", r.from.Version, r.to.Version, d.at, d.value, d.now)
+				}
+			}
+			if diff := cmp.Diff(alsoLost, lost); diff != "" {
+				t.Errorf("%s to %s: lost through Kubernetes' types, and with copies:\n%s",
+					r.from.Version, r.to.Version, diff)
+			}
+		}
+	}
+	if copied < 100 {
+		t.Errorf("%d schemas were copied, want more than 100", copied)
+	}
+}
+
+// TestSchemasOfNoVersion: what no version knows in a schema is lost by its place, in each of the versions that share
+// the schema; a value of another kind is refused.
+func TestSchemasOfNoVersion(t *testing.T) {
+	c, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := func(schema map[string]any) *unstructured.Unstructured {
+		version := func(name string) any {
+			return map[string]any{"name": name, "served": true, "storage": name == "v1",
+				"schema": map[string]any{"openAPIV3Schema": schema}}
+		}
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"metadata": map[string]any{"name": "xs.g.example"},
+			"spec": map[string]any{"group": "g.example", "scope": "Cluster",
+				"names":    map[string]any{"plural": "xs", "kind": "X"},
+				"versions": []any{version("v1"), version("v2")}},
+		}}
+	}
+	list := func(item map[string]any) map[string]any {
+		return map[string]any{"type": "object", "properties": map[string]any{
+			"list": map[string]any{"type": "array", "items": item}},
+			"dependencies": map[string]any{"a": []any{"b"}}}
+	}
+	to := kind("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition")
+	out, losses, err := c.Convert(crd(list(map[string]any{"type": "string", "minLenght": int64(1)})), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, loss := range losses {
+		paths = append(paths, loss.Path)
+	}
+	const item = "].schema.openAPIV3Schema.properties.list.items.minLenght"
+	if want := []string{"spec.versions[0" + item, "spec.versions[1" + item}; !slices.Equal(paths, want) {
+		t.Errorf("lost %q, want %q", paths, want)
+	}
+	shared, _, _ := unstructured.NestedMap(out.Object, "spec", "validation", "openAPIV3Schema")
+	if want := list(map[string]any{"type": "string"}); !reflect.DeepEqual(shared, want) {
+		t.Errorf("the schema of all versions is %v, want %v", shared, want)
+	}
+	_, _, err = c.Convert(crd(list(map[string]any{"type": "string", "minLength": "one"})), to)
+	const wrong = "schema.openAPIV3Schema.properties.list.items.minLength: want a whole number"
+	if err == nil || !strings.Contains(err.Error(), wrong) {
+		t.Errorf("a length in words: %v", err)
+	}
+}
+
 // TestRoundTrips: what goes to another version and back is what it was, or the report names each difference.
 func TestRoundTrips(t *testing.T) {
 	s := newSpecimens(t, 2)

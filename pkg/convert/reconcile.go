@@ -87,11 +87,16 @@ func (n *inspection) inspect(value any, source, target *shape, at *place) {
 	}
 }
 
-// placeOf is the place at a path of fields.
+// placeOf is the place at a path.
 func placeOf(p path) *place {
 	var at *place
-	for _, field := range p {
-		at = &place{parent: at, field: field.(string), index: -1}
+	for _, part := range p {
+		switch part := part.(type) {
+		case string:
+			at = &place{parent: at, field: part, index: -1}
+		case int:
+			at = &place{parent: at, index: part}
+		}
 	}
 	return at
 }

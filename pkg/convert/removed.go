@@ -74,7 +74,7 @@ const (
 // alone are kinds whose versions lead nowhere else, and why.
 var alone = map[schema.GroupVersionKind]string{
 	kind("admissionregistration.k8s.io", "v1alpha1", "ExternalAdmissionHookConfiguration"): "hooks of 1.7 and 1.8 " +
-		"are asked in another protocol than the webhooks that followed them: write a ValidatingWebhookConfiguration " +
+		"speak another protocol than the webhooks that followed them: write a ValidatingWebhookConfiguration " +
 		"for a webhook of today",
 	kind("admissionregistration.k8s.io", "v1alpha1", "InitializerConfiguration"): "initializers ended in 1.14 and no " +
 		"kind took their place: write a MutatingWebhookConfiguration",

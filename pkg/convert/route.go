@@ -28,6 +28,8 @@ type route struct {
 	// template is where both versions hold a pod template, the same Go type and most of the object: it is copied past
 	// the conversion. TestPodTemplatesAreCopied holds that Kubernetes' functions change nothing in it.
 	template path
+	// schema is what the schemas of a CRD are like, which are copied past the conversion as well; nil for other kinds.
+	schema *shape
 
 	converter *Converter   // of a direct route
 	hub       reflect.Type // of a direct route
@@ -57,6 +59,9 @@ func (c *Converter) route(from, to schema.GroupVersionKind) (*route, error) {
 	if native && c.hubs[to] == hub {
 		r.direct, r.converter, r.hub = len(steps) == 1 && typed, c, hub
 		r.template = podTemplate(r.source, r.target, nil)
+		if isDefinition(from) {
+			r.schema = r.source.at("spec").at("versions").ofElements().at("schema").at("openAPIV3Schema")
+		}
 	}
 	c.routes.Store(routeKey{from, to}, r)
 	return r, nil
@@ -198,9 +203,18 @@ func (r *route) convert(in map[string]any, owned bool) (map[string]any, []Loss, 
 		}
 	}
 	rest, template := cut(in, r.template)
+	var ofCRD *schemas
+	if r.schema != nil {
+		rest, ofCRD = cutSchemas(rest)
+	}
 	out, lost, err := r.passage(rest)
 	if err != nil {
 		return nil, nil, err
+	}
+	if ofCRD != nil {
+		if lost, err = ofCRD.put(out, lost, r.schema); err != nil {
+			return nil, nil, &ContentError{r.from, err}
+		}
 	}
 	if template != nil {
 		var i inspection

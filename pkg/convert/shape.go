@@ -89,6 +89,15 @@ func (s *shapes) goType(t reflect.Type) *shape {
 	}
 	result := &shape{goType: t}
 	s.types[t] = result
+	if strings.HasPrefix(t.Name(), "JSONSchemaPropsOr") { // as in the table of fields: a schema, or something else
+		field, _ := t.FieldByName("Schema")
+		schema := s.goType(field.Type)
+		result.either, result.fields = true, schema.fields
+		if _, ok := t.FieldByName("JSONSchemas"); ok {
+			result.element = schema
+		}
+		return result
+	}
 	if isValue(t) {
 		return result
 	}

@@ -6,8 +6,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"iter"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,14 +28,19 @@ import (
 
 // What convert calls good, a real server of the release accepts: objects of every kind, in every version that they
 // convert to, as they are and with each of their fields taken away. What the server drops is named as a loss. Servers
-// that know dryRun write nothing; the others have a store that is thrown away.
+// that know dryRun write nothing; the others have a store that is thrown away. FUSIONCTL_E2E_ACCEPT_FILES names a
+// directory of other manifests instead, whose objects are taken as they are.
 func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 	t.Parallel()
 	c, err := convert.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	bases := acceptBases(t)
+	bases, vary := acceptBases(t), variants
+	if dir := os.Getenv("FUSIONCTL_E2E_ACCEPT_FILES"); dir != "" {
+		bases = objectsIn(t, c, dir)
+		vary = func(object map[string]any) []map[string]any { return []map[string]any{object} }
+	}
 	for _, minor := range acceptMinors(t) {
 		t.Run(minor.String(), func(t *testing.T) {
 			r := rig.New(t)
@@ -41,7 +49,7 @@ func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 			a := &acceptance{
 				t: t, c: c, minor: minor, client: server.Client("somebody", "system:masters"), told: map[string]bool{},
 			}
-			a.run(bases)
+			a.run(bases, vary)
 			t.Logf("%s: %d converted, %d created, %d refused by convert, %d with losses", minor, a.converted, a.created,
 				a.refused,
 				a.lossy)
@@ -69,26 +77,72 @@ func acceptMinors(t *testing.T) []kubever.Minor {
 
 func acceptBases(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	text, err := os.ReadFile("testdata/accept.yaml")
+	var objects []*unstructured.Unstructured
+	for object, err := range objectsOf(t, "testdata/accept.yaml") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+func objectsOf(t *testing.T, file string) iter.Seq2[*unstructured.Unstructured, error] {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var objects []*unstructured.Unstructured
-	for part, err := range manifest.Parts(bytes.NewReader(text)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !part.Object {
-			continue
-		}
-		object, err := part.Decode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if object != nil {
-			objects = append(objects, &unstructured.Unstructured{Object: object.Value})
+	return func(yield func(*unstructured.Unstructured, error) bool) {
+		for part, err := range manifest.Parts(bytes.NewReader(text)) {
+			if err == nil && !part.Object {
+				continue
+			}
+			var object *manifest.Object
+			if err == nil {
+				object, err = part.Decode()
+			}
+			switch {
+			case err != nil:
+				if !yield(nil, err) {
+					return
+				}
+			case object != nil && !yield(&unstructured.Unstructured{Object: object.Value}, nil):
+				return
+			}
 		}
 	}
+}
+
+// objectsIn are the objects of Kubernetes' own kinds in the files of a directory, each once, in the namespace default.
+func objectsIn(t *testing.T, c *convert.Converter, dir string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	seen := map[string]bool{}
+	must(t, filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) ||
+			!entry.Type().IsRegular() {
+			return err
+		}
+		for object, err := range objectsOf(t, file) {
+			if err != nil || !c.Knows(object.GroupVersionKind()) {
+				continue // templates, and kinds of others
+			}
+			if _, _, err := c.Internal(object); err != nil {
+				continue // patches, and what no server reads
+			}
+			if object.GetNamespace() != "" {
+				object.SetNamespace("default")
+			}
+			text, err := json.Marshal(object.Object)
+			if err != nil {
+				return err
+			}
+			if !seen[string(text)] {
+				seen[string(text)], objects = true, append(objects, object)
+			}
+		}
+		return nil
+	}))
 	return objects
 }
 
@@ -102,7 +156,7 @@ type acceptance struct {
 	converted, created, refused, lossy int
 }
 
-func (a *acceptance) run(bases []*unstructured.Unstructured) {
+func (a *acceptance) run(bases []*unstructured.Unstructured, vary func(map[string]any) []map[string]any) {
 	s := stream.New(a.c, stream.Options{Choose: stream.ForMinor(a.c, a.minor), Minor: a.minor, Format: stream.JSON})
 	var all bytes.Buffer
 	number := 0
@@ -114,7 +168,7 @@ func (a *acceptance) run(bases []*unstructured.Unstructured) {
 				a.t.Errorf("%s to %s: %v", base.GroupVersionKind(), kind, err)
 				continue
 			}
-			for _, variant := range variants(object.Object) {
+			for _, variant := range vary(object.Object) {
 				u := &unstructured.Unstructured{Object: variant}
 				if number++; a.minor < 12 && u.GetKind() != "CustomResourceDefinition" && u.GetKind() != "APIService" &&
 					u.GetName() != "" {

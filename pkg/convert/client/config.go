@@ -52,7 +52,8 @@ func Transport(next http.RoundTripper, live *Live, path string, options Options)
 // Config returns a configuration whose clients convert; the given one is not changed, and serves to ask the server for
 // its version and discovery. Clients of it send JSON, because what is sent may have to be converted; what they read in
 // the server's own version stays protobuf where they ask for that. Errors: a configuration that names no server, or
-// that cannot connect. The server is asked at the first request, so that a client can be made before the server is up.
+// that cannot connect. The server is queried at the first request, so that a client can be made before the server is
+// up.
 func Config(config *rest.Config, options Options) (*rest.Config, error) {
 	if options.Converter == nil {
 		var err error

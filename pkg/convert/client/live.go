@@ -54,8 +54,8 @@ func Fixed(server *negotiate.Server, converter *convert.Converter) *Live {
 }
 
 // Kind answers for a kind, or for the list of a kind. Unsupported is said only of discovery that is younger than
-// refreshAfter. Errors: *negotiate.IncompleteError; discovery that could not be had at all, which is asked again at the
-// next question.
+// refreshAfter. Errors: *negotiate.IncompleteError; discovery that could not be had at all, which is queried again at
+// the next question.
 func (l *Live) Kind(ctx context.Context, gvk schema.GroupVersionKind) (negotiate.Answer, error) {
 	if item, list := l.converter.ItemOf(gvk); list {
 		answer, err := l.Kind(ctx, item)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -107,7 +108,7 @@ type call struct {
 	answer negotiate.Answer
 	server *negotiate.Server
 	sent   schema.GroupVersionKind // of the body
-	// metadataOnly: metadata alone is asked for, from a server that sends whole objects.
+	// metadataOnly: metadata alone is requested, from a server that sends whole objects.
 	metadataOnly bool
 }
 
@@ -159,7 +160,7 @@ func (c *call) refuse() (*http.Response, error) {
 	switch {
 	case query.Has("dryRun") && c.lacks(kubever.BehaviourDryRunHeeded):
 		return nil, c.unfaithful("%s does not know dryRun and would write", c.server.Minor)
-	case query.Get("sendInitialEvents") == "true" && c.lacks(kubever.BehaviourWatchListHeeded):
+	case discovery.Flag(query, "sendInitialEvents") && c.lacks(kubever.BehaviourWatchListHeeded):
 		// As newer servers that have it turned off; informers list instead.
 		return c.status(apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "watch",
 			c.about.groupResource(), "", "sendInitialEvents: this server does not know it", 0, false))
@@ -431,8 +432,7 @@ func (c *call) object(object map[string]any, gvk schema.GroupVersionKind) (map[s
 }
 
 func (c *call) watches() bool {
-	watch := c.req.URL.Query().Get("watch")
-	return watch == "true" || watch == "1"
+	return discovery.Flag(c.req.URL.Query(), "watch")
 }
 
 // renamed makes a Status speak of the resource that was asked for. A server may name a third group: 1.6 calls what it

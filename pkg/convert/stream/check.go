@@ -399,7 +399,7 @@ func (c *Check) moved(gvk schema.GroupVersionKind, v Verdict) Verdict {
 	return v
 }
 
-// reached reports whether the release that is asked about is that one, or a later one.
+// reached reports whether the release in question is that one, or a later one.
 func (c *Check) reached(release string) bool {
 	version, err := kubever.Parse(release)
 	return err == nil && version.Minor <= c.minor

@@ -140,7 +140,7 @@ type validation struct {
 	minor     kubever.Minor
 	full      bool
 
-	before map[string]bool // what is refused of in; nil until it is asked for
+	before map[string]bool // what is refused of in; nil until it is needed
 }
 
 // judge validates an object: as the minor reads it, for it may lack what is left when a field is dropped.
@@ -209,8 +209,11 @@ func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList,
 // names are the errors of a CRD of v1beta1 in what v1 and v1beta1 require alike: group, names, versions and columns;
 // and the schema, where it must be structural.
 func (v *validation) names(object *unstructured.Unstructured) (field.ErrorList, error) {
-	errs, err := v.equivalent(object)
 	structural := mustBeStructural(object.Object, v.minor)
+	if !structural {
+		object = convert.WithoutSchemas(object)
+	}
+	errs, err := v.equivalent(object)
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {
 		ofVersion := strings.HasPrefix(err.Field, "spec.versions[")
 		isSchema := ofVersion && strings.Contains(err.Field, ".schema") ||

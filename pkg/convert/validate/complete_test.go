@@ -65,6 +65,15 @@ func TestComplete(t *testing.T) {
 			want: "spec.signerName: Invalid value"},
 		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {clusterIP: None, ports: [{port: 1}]}",
 			to: "v1"},
+		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n" + // the server allocates the port of health checks
+			"spec: {type: LoadBalancer, externalTrafficPolicy: Local, ports: [{port: 1}]}", to: "v1"},
+		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n" +
+			"spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 70000, ports: [{port: 1}]}",
+			to: "v1", want: "spec.healthCheckNodePort: Invalid value"},
+		{in: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n" + // servers run with --allow-privileged
+			"spec: {containers: [{name: a, image: a, securityContext: {privileged: true}}]}", to: "v1"},
+		{in: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostNetwork: true, securityContext: " +
+			"{windowsOptions: {hostProcess: true}}, containers: [{name: a, image: a}]}", to: "v1"},
 		{in: "apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: a}\nspec: {schedule: '* * * * *', " +
 			"jobTemplate: " +
 			"{spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}}", to: "batch/v1"},

@@ -5,6 +5,8 @@ package validate
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	pvcutil "k8s.io/kubernetes/pkg/api/persistentvolumeclaim"
+	serviceutil "k8s.io/kubernetes/pkg/api/service"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	core "k8s.io/kubernetes/pkg/apis/core"
 )
@@ -38,7 +41,7 @@ func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) (er
 		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
 	}
 	prepare(object, accessor, namespaced)
-	errs = validate(object, gv)
+	errs = slices.DeleteFunc(validate(object, gv), allowedByFlag)
 	at := field.NewPath("metadata")
 	segment := func(name string, prefix bool) []string { return path.ValidatePathSegmentName(name, prefix) }
 	return unique(append(errs, apivalidation.ValidateObjectMetaAccessor(accessor, namespaced, segment, at)...))
@@ -68,9 +71,7 @@ func prepare(object runtime.Object, accessor metav1.Object, namespaced bool) {
 		pvcutil.EnforceDataSourceBackwardsCompatibility(&object.Spec, nil)
 		pvcutil.NormalizeDataSources(&object.Spec)
 	case *core.Service:
-		if object.Spec.ClusterIP != "" && len(object.Spec.ClusterIPs) == 0 {
-			object.Spec.ClusterIPs = []string{object.Spec.ClusterIP}
-		}
+		allocate(&object.Spec, serviceutil.NeedsHealthCheck(object))
 	case *apps.DaemonSet:
 		object.Spec.TemplateGeneration = max(object.Spec.TemplateGeneration, 1)
 	}
@@ -86,6 +87,25 @@ func prepare(object runtime.Object, accessor metav1.Object, namespaced bool) {
 	if status := reflect.ValueOf(object).Elem().FieldByName("Status"); status.IsValid() {
 		status.SetZero()
 	}
+}
+
+// allocate fills in what the server allocates before it validates: pkg/registry/core/service/storage/alloc.go.
+func allocate(spec *core.ServiceSpec, needsHealthCheck bool) {
+	if spec.ClusterIP != "" && len(spec.ClusterIPs) == 0 {
+		spec.ClusterIPs = []string{spec.ClusterIP}
+	}
+	if needsHealthCheck && spec.HealthCheckNodePort == 0 {
+		spec.HealthCheckNodePort = anyNodePort
+	}
+}
+
+// anyNodePort stands for the port that a server allocates.
+const anyNodePort = 30000
+
+// allowedByFlag reports whether the server refuses it only without --allow-privileged, which this package, as a library
+// of Kubernetes, does not have: control planes run privileged pods themselves.
+func allowedByFlag(err *field.Error) bool {
+	return err.Type == field.ErrorTypeForbidden && strings.HasSuffix(err.Detail, "disallowed by cluster policy")
 }
 
 // unique leaves out what is said twice: most kinds validate their metadata themselves.
