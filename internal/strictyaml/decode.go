@@ -67,7 +67,14 @@ func (d *decoder) value(node *yaml.Node, target reflect.Value, path string, anyS
 // enter follows an alias to what it stands for and counts the node. It returns nil after reporting that there is no end
 // to it.
 func (d *decoder) enter(node *yaml.Node, path string) (*yaml.Node, func()) {
-	if !d.spend(node, path, 1) {
+	const fieldBytes = 256 // a text that is used again counts as one more field for each
+	fields := 1
+	if node.Kind == yaml.AliasNode {
+		fields += len(node.Alias.Value) / fieldBytes
+	} else if len(d.aliases) > 0 {
+		fields += len(node.Value) / fieldBytes
+	}
+	if !d.spend(node, path, fields) {
 		return nil, nil
 	}
 	if node.Kind != yaml.AliasNode {

@@ -100,7 +100,7 @@ func Open[T any](look func() ([]File, error), read func([]File) (T, int, error),
 func (s *Source[T]) Current() T { return *s.current.Load() }
 
 // Check looks whether the files have changed and loads them then. Files that have just changed are loaded by the next
-// check that finds them the same: a writer may be in the middle. An error tells why they were not loaded; it is
+// check that finds them the same: a writer may be in the middle. An error says why they were not loaded; it is
 // reported once per change, and what was loaded before stays in use.
 func (s *Source[T]) Check() (loaded bool, err error) {
 	files, err := s.look()

@@ -20,8 +20,8 @@ import (
 )
 
 // acceptDiscovery asks for all groups in one answer, and for what this server serves itself, not its peers. The
-// parameters have the order that servers want. 1.6 answers 406, and is asked in plain JSON like all that do not know
-// the form.
+// parameters have the order that servers want. 1.6 answers 406, and gets requests in plain JSON like all that do not
+// know the form.
 var acceptDiscovery = []string{
 	"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer," +
 		"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +

@@ -22,8 +22,8 @@ import (
 )
 
 // What a request accepts that wants metadata alone. A server that does not know the form sends whole objects, or
-// answers 406 (1.6) and is asked in plain JSON. The form's version v1beta1, of 1.8 to 1.14, is no use: its lists have
-// no resource version to watch from, and do not name objects well enough to go on from (seen with 1.10).
+// answers 406 (1.6) and gets requests in plain JSON. The form's version v1beta1, of 1.8 to 1.14, is no use: its lists
+// have no resource version to watch from, and do not name objects well enough to go on from (seen with 1.10).
 const (
 	acceptMetadata     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	acceptMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"

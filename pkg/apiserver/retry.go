@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	longestPause = 10 * time.Second // a server that wants to be left alone for longer is asked again all the same
+	longestPause = 10 * time.Second // a server that wants to be left alone for longer is queried again all the same
 	// faultAttempts is how often a request is sent to which the server itself answers that it failed, as a conversion
 	// does.
 	faultAttempts = 3

@@ -1,5 +1,5 @@
 // Package apiserver is a client of an API server of any version from 1.6 on. It speaks plain JSON, without types of the
-// objects, and asks for what is in every version; where an old one does not understand a form it is asked in plain
+// objects, and asks for what is in every version; where an old one does not understand a form it is queried in plain
 // words.
 //
 // It trusts no answer further than it must: a path is built from validated segments (discovery.Path), a redirect is not
@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options change how a server is asked. The zero value is good for verbs that read a cluster.
+// Options change how a server is queried. The zero value is good for verbs that read a cluster.
 type Options struct {
 	// Timeout bounds a request about one object, the wait for a page to begin, and each silence within a body. Default:
 	// one minute.

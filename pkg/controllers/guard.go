@@ -33,6 +33,7 @@ type guard struct {
 	*cluster
 	probes    []probe
 	directory *statedir.Directory // nil: kept in memory alone
+	stops     chan struct{}       // one is in it after deletions have stopped
 
 	looking sync.Mutex  // one comparison at a time
 	begun   time.Time   // of the last comparison that found no change
@@ -111,7 +112,7 @@ func (l layout) probes() []probe {
 }
 
 func newGuard(c *cluster, o Options) (*guard, error) {
-	g := &guard{cluster: c, probes: c.layout.probes(), learned: map[string]time.Time{},
+	g := &guard{cluster: c, probes: c.layout.probes(), learned: map[string]time.Time{}, stops: make(chan struct{}, 1),
 		memory:     witness.Memory{Pair: c.layout.plan.Name, Stores: map[string]witness.Sight{}},
 		vanishings: witness.Vanishings{Limit: cmp.Or(o.Brake, DefaultBrake)}}
 	if o.StateDirectory == "" || o.DryRun {
@@ -163,6 +164,10 @@ func (g *guard) stop(why ...string) {
 	g.memory.Stop = &witness.Stop{ID: string(uuid.NewUUID()), Since: g.now(), Why: why}
 	g.say()
 	g.save()
+	select {
+	case g.stops <- struct{}{}:
+	default:
+	}
 }
 
 // say logs that deletions have stopped. The mutex is held, or no other goroutine has the guard yet.

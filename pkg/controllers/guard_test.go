@@ -2,12 +2,14 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -183,6 +185,66 @@ func TestTheNextLeaderIsStoppedAsTheLastOne(t *testing.T) {
 		if unread.guard.takeOver(text); unread.guard.stopped() == nil {
 			t.Errorf("%s on the lock: deletions go on", text)
 		}
+	}
+}
+
+// A leader may end at any moment after it has stopped: the stop is on the lock at once, and not with the next renewal.
+func TestAStopIsOnTheLockAtOnce(t *testing.T) {
+	directory := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put("", "namespaces", "", "demo")
+		w.watches = func(_ pair.Side, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+		_, m := w.collector(Options{Collect: true, Workers: 1, LeaderElect: true, StateDirectory: directory})
+		p := newProcess(m.cluster, w.options)
+		p.lease = lease{3 * time.Hour, 2 * time.Hour, time.Hour} // no renewal meanwhile
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.run(ctx) }()
+		acts(t, p)
+		p.guard.stop("a test")
+		synctest.Wait()
+		w.mutex.Lock()
+		held := w.own[modern].objects["configmaps/"+LockNamespace+"/"+LockName]
+		text := held.Metadata.Annotations[StopAnnotation]
+		record := held.Metadata.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
+		w.mutex.Unlock()
+		if !strings.Contains(text, "a test") || !strings.Contains(record, `"holderIdentity":"`) {
+			t.Errorf("the lock has the stop %q and the record %s, want both", text, record)
+		}
+		eventually(t, "the leader leads", func() bool { return p.current() != nil })
+		time.Sleep(2 * time.Hour) // its renewals go on
+		synctest.Wait()
+		if p.current() == nil {
+			t.Error("the leader has lost its lock by writing the stop")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a store has lost counts as gone neither for the finalizer of a foreground deletion nor for the release of
+// dependents: the store is compared after they were looked for.
+func TestFinalizersStayWhileAStoreHasForgotten(t *testing.T) {
+	for _, finalizer := range []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents} {
+		t.Run(finalizer, func(t *testing.T) {
+			w := newWorld(t)
+			c, m := w.collector(Options{})
+			set := w.put(legacy, "replicasets", "demo", "set")
+			finalized(w, legacy, "replicasets/demo/set", finalizer)
+			w.see(t.Context(), m)
+			if err := c.guard.since(t.Context(), c.now()); err != nil {
+				t.Fatal(err)
+			}
+			forgetting["it was emptied, and its API server has written what it always writes"](w, modern)
+			if err := c.process(t.Context(), set.UID); !errors.Is(err, errStopped) ||
+				!w.has(legacy, "replicasets", "demo", "set") {
+				t.Errorf("process = %v, object there %t; want deletions stopped and the object kept", err,
+					w.has(legacy, "replicasets", "demo", "set"))
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -72,6 +73,37 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 		return fmt.Errorf("writing the lock %s/%s: it was not read", LockNamespace, LockName)
 	}
 	return l.put(ctx, http.MethodPut, lockResource.Object(LockNamespace, LockName), record)
+}
+
+// carry writes each stop on the lock as soon as deletions stop, without waiting for the next renewal: this process may
+// end before that. It is for a lock of its own, beside that of the elector; where both write, one of them writes again.
+func (l *lock) carry(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.guard.stops:
+		}
+		err := l.writeStop(ctx)
+		for range 2 { // the elector has written meanwhile
+			if apierrors.IsConflict(err) {
+				err = l.writeStop(ctx)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			l.guard.log.Warn("writing the stop on the lock failed; the next renewal writes it", "lock", l.Describe(),
+				"err", err)
+		}
+	}
+}
+
+// writeStop writes the stop, and the record as it is: a renewal is the elector's.
+func (l *lock) writeStop(ctx context.Context) error {
+	record, _, err := l.Get(ctx)
+	if err != nil || record.HolderIdentity != l.identity {
+		return err
+	}
+	return l.Update(ctx, *record)
 }
 
 func (l *lock) put(ctx context.Context, verb string, at discovery.Path,

@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/internal/plantest"
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/admission"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -655,6 +656,24 @@ func TestWebhookHasNoVerdictOnWhatItCannotRead(t *testing.T) {
 	} {
 		if recorder := review(t, test.body); recorder.Code != test.code {
 			t.Errorf("%s: answered %d %.200s, want %d", name, recorder.Code, recorder.Body, test.code)
+		}
+	}
+}
+
+// Any user may send a pod, before it is validated: a few megabytes of empty objects are hundreds in memory.
+func TestWebhookBoundsWhatReviewsTake(t *testing.T) {
+	v := &reviewer{change: admission.For(podsPlan(t, "1.10.13", "{}")), tokens: noTokens{}, timeout: time.Minute,
+		metrics: newMetrics(), memory: webserver.NewBudget(limitReviewMemory)}
+	asks := func(empty int) int {
+		pod := strings.Replace(fmt.Sprintf(question, "v1", "web"), `{"name":"web"}],`,
+			`{"name":"web","env":[`+strings.Repeat("{},", empty)+`{}]}],`, 1)
+		recorder := httptest.NewRecorder()
+		v.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, WebhookPath, strings.NewReader(pod)))
+		return recorder.Code
+	}
+	for empty, code := range map[int]int{1000: http.StatusOK, 1_000_000: http.StatusRequestEntityTooLarge} {
+		if got := asks(empty); got != code {
+			t.Errorf("%d empty objects: %d, want %d", empty, got, code)
 		}
 	}
 }

@@ -163,7 +163,13 @@ func (p *process) term(ctx context.Context, lock *lock) error {
 				mutex.Unlock()
 				acting, stop := context.WithCancel(held)
 				defer context.AfterFunc(ctx, stop)()
-				ended <- p.act(acting)
+				var beside sync.WaitGroup
+				stops := *lock // what it has read is its own
+				beside.Go(func() { stops.carry(acting) })
+				err := p.act(acting)
+				stop()
+				beside.Wait()
+				ended <- err
 				release()
 			},
 			OnStoppedLeading: func() {},

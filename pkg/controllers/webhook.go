@@ -40,6 +40,9 @@ const WebhookPath = "/pods"
 // of JSON.
 const limitReviewBytes = 16 << 20
 
+// limitReviewMemory bounds what all reviews take: a pod of a thousand fields takes 1 MiB.
+const limitReviewMemory = 256 << 20
+
 // reviewer serves admission reviews.
 type reviewer struct {
 	change  *admission.Change
@@ -73,6 +76,12 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer free()
+	// A user sends a pod before anything is validated, and its values count, not its bytes.
+	const copies = 2 // as it came, and as it is judged
+	if err := memory.Grow(r.Context(), copies*webserver.DecodedBytes(body)+2*int64(len(body))); err != nil {
+		webserver.Refuse(w, err)
+		return
+	}
 	review, err := readReview(body)
 	if err != nil {
 		webserver.Refuse(w, err)
@@ -142,7 +151,7 @@ func (p *process) answers(ctx context.Context, o *Webhook) (wait func(), err err
 	mux := http.NewServeMux()
 	mux.Handle(WebhookPath,
 		&reviewer{change: admission.For(planned), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10,
-			slots: webserver.NewSlots(webserver.DefaultRequests), memory: webserver.NewBudget(webserver.DefaultBytes),
+			slots: webserver.NewSlots(webserver.DefaultRequests), memory: webserver.NewBudget(limitReviewMemory),
 			metrics: p.metrics})
 	var group sync.WaitGroup
 	group.Go(func() { tokens.run(ctx) })

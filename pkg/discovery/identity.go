@@ -64,7 +64,7 @@ type ListOptions struct {
 	Metadata                     bool
 	LabelSelector, FieldSelector string
 	// Limit is the number of objects of a page; 0 for a good one, below 0 for no pages. Servers before 1.9 send all,
-	// whatever is asked.
+	// whatever the request.
 	Limit int
 	// Continue is the token of a page.
 	Continue string

@@ -112,7 +112,7 @@ func before(a, b string) bool {
 
 // Pages reads every entry of the range at one revision and calls visit with each page.
 //
-// A server counts the whole range that is asked for on every page, so asking for "from here to the end" costs time that
+// A server counts the whole range that is requested on every page, so asking for "from here to the end" costs time that
 // grows with the square of the number of keys. Pages asks for blocks instead: all keys that share the first depth bytes
 // with the key that is next, where depth follows the count of the block that the server returns. Units: limits.Keys
 // bounds the entries of a page, limits.Bytes is what a page of values should come to. Errors: those of the pager;
@@ -202,7 +202,7 @@ func deeper(entries []Entry, depth int) int {
 
 const (
 	firstPageKeys = 64
-	crowdedPages  = 16 // pages that a block may come to before smaller blocks are asked for
+	crowdedPages  = 16 // pages that a block may come to before smaller blocks are requested
 )
 
 // nextLimit aims at pages of limits.Bytes. It grows slowly: the next values may be larger.

@@ -71,6 +71,6 @@ func isRules(data []byte) bool {
 	var header struct {
 		Kind string `json:"kind"`
 	}
-	// Of a broken file, or one with several documents, the parser that it means tells more.
+	// Of a broken file, or one with several documents, the parser that it means says more.
 	return yaml.Unmarshal(data, &header) == nil && header.Kind == Kind
 }

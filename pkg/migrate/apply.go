@@ -483,7 +483,7 @@ func (r *run) converts(ctx context.Context) error {
 
 const conversionWithin = 10 * time.Second
 
-// settle waits until every API server that is asked writes in the version, and returns what the objects' resource
+// settle waits until every API server that is queried writes in the version, and returns what the objects' resource
 // version is then.
 func (r *run) settle(ctx context.Context, version string) (Record, error) {
 	want := StorageHash(r.plan.apiVersion(version), r.plan.Resource.Kind)

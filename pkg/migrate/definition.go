@@ -316,7 +316,7 @@ func (d *Definition) Condition(name string) string {
 	return ""
 }
 
-// Webhook says where conversions are asked for.
+// Webhook says where conversions are requested.
 type Webhook struct {
 	URL       string `json:"url,omitempty"`
 	Namespace string `json:"namespace,omitempty"` // of a service, with its Name

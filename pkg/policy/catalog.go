@@ -47,7 +47,7 @@ var builtinCatalog = sync.OnceValue(func() *Catalog {
 				subresources: append(entry.subresources, a.Subresources(m)...)})
 		}
 	}
-	// What authorizers are asked about although no server lists it: impersonation, signers, and the metrics API.
+	// What authorizers decide on although no server lists it: impersonation, signers, and the metrics API.
 	for _, v := range []struct {
 		group, resource, kind string
 		namespaced            bool

@@ -42,7 +42,7 @@ func ParseClaim(want Want, text string, catalog *Catalog) (Claim, error) {
 	return claim, nil
 }
 
-// apiVerbs are the verbs of requests, those that only authorizers are asked about, and the methods of requests for
+// apiVerbs are the verbs of requests, those that only authorizers see, and the methods of requests for
 // paths.
 var apiVerbs = []string{"approve", "attest", "bind", "connect", "create", "delete", "deletecollection", "escalate",
 	"get", "head", "impersonate", "list",

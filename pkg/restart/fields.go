@@ -110,8 +110,8 @@ type table struct {
 	err       error
 }
 
-// tables holds one for each minor. Minors between two changes share one. They are decoded when the first hash is asked
-// for, so that a verb which needs none does not pay for them.
+// tables holds one for each minor. Minors between two changes share one. They are decoded for the first hash
+// that is computed: a verb that needs none does not pay for them.
 var tables = sync.OnceValue(decodeTables)
 
 func decodeTables() map[kubever.Minor]table {

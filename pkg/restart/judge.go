@@ -136,7 +136,7 @@ func OwnerOf(pod *v1.Pod) string {
 }
 
 // hop is what happens to a container when the kubelet goes from one stop to another. The reasons are put into words
-// only when they are asked for.
+// only when they are needed.
 type hop struct {
 	verdict Verdict
 	why     func() []string

@@ -145,7 +145,7 @@ func (a *applier) lock(ctx context.Context, deleting bool) (release func(), err 
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Plan.Header.Clusters)) {
-		r, err := a.Stores[name].Lock(ctx, a.Plan.Header.Prefix+lockKey, Owner{Run: a.Run, Store: name, By: a.By})
+		r, err := a.Stores[name].Lock(ctx, a.Plan.Header.Prefix+LockKey, Owner{Run: a.Run, Store: name, By: a.By})
 		var locked *LockedError
 		switch {
 		case errors.As(err, &locked) && locked.Run == a.Run && locked.Store != name:

@@ -78,8 +78,8 @@ var (
 	ErrLockLost = errors.New("the lock was lost; run it again")
 )
 
-// lockKey is the lock's key below the prefix. No API server reads it.
-const lockKey = "/fusionctl-etcd-move"
+// LockKey is the lock's key below the prefix. No API server reads it.
+const LockKey = "/fusionctl-etcd-move"
 
 // KeyAt is a key at a revision.
 type KeyAt struct {

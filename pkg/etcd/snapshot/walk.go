@@ -301,7 +301,7 @@ func (w *worker) fetchChildren(id uint64) {
 		return
 	}
 	branch, err := parsePage(data, id)
-	if err != nil || branch.leaf || branch.count == 0 {
+	if err != nil || branch.leaf {
 		return
 	}
 	first, last := branch.child(0), branch.child(0)

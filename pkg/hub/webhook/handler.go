@@ -83,7 +83,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer free()
-	if err := memory.Grow(ctx, decodedBytes(body)); err != nil {
+	const copies = 2 // as it came, and converted
+	if err := memory.Grow(ctx, copies*webserver.DecodedBytes(body)+2*int64(len(body))); err != nil {
 		h.refuse(w, err)
 		return
 	}
@@ -114,33 +115,6 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	h.Metrics.Bad.Inc()
 	h.logger().Info("review refused", "err", err)
 	webserver.Refuse(w, err)
-}
-
-// decodedBytes is about what a review takes when it is decoded, converted, and written again. What counts are its
-// values, not its length: an empty object takes two bytes of text, and 40 times as many in memory.
-func decodedBytes(text []byte) int64 {
-	const (
-		valueBytes  = 48  // in a list or a map
-		objectBytes = 400 // a map with room for eight fields
-		copies      = 2   // as it came, and converted
-	)
-	var values, objects int64 = 1, 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case ',', '[':
-			values++
-		case '{':
-			values++
-			objects++
-		case '"':
-			for i++; i < len(text) && text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-		}
-	}
-	return copies*(values*valueBytes+objects*objectBytes) + 2*int64(len(text))
 }
 
 func (h *Handler) logger() *slog.Logger {

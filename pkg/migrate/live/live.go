@@ -30,7 +30,7 @@ import (
 // Server is an API server, or what stands in front of several. Safe for concurrent use.
 type Server struct {
 	api  *apiserver.Server
-	each map[string]*apiserver.Server // that are asked one by one how they store, by URL
+	each map[string]*apiserver.Server // that are queried one by one for how they store, by URL
 
 	mu      sync.Mutex
 	version string // of apiextensions; found when first used
@@ -47,7 +47,7 @@ var options = apiserver.Options{Timeout: 30 * time.Second, Attempts: 12, Pause: 
 	UserAgent: "fusionctl"}
 
 // Open connects to the server of config. others are URLs of the API servers behind it, to be asked one by one, with the
-// same credentials; without them only the server of config is. Errors: an unusable configuration. No server is asked
+// same credentials; without them only the server of config is. Errors: an unusable configuration. No server is queried
 // yet.
 func Open(config *rest.Config, others []string) (*Server, error) {
 	return open(config, others, options)

@@ -132,7 +132,7 @@ func ReadPlan(file, prefix string, visit func(move.Move)) (move.Plan, int64, err
 	}}, moves, nil
 }
 
-// lines reads the lines of a file, with their ends, as often as it is asked. A line is valid until the next one.
+// lines reads the lines of a file, with their ends, as often as it is called. A line is valid until the next one.
 func lines(file string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		f, err := journal.OpenPlan(file)
