@@ -81,7 +81,7 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad spec.`,
 	f.StringVar(&req.policy, "policy", "", "file of the ABAC policy that decides at the door (default none: the sides "+
 		"alone decide)")
 	f.DurationVar(&req.options.DiscoveryInterval, "discovery-interval", 5*time.Second,
-		"how often both API servers are asked what they serve")
+		"how often both API servers are queried for what they serve")
 	f.IntVar(&req.options.Requests, "user-requests", 200, "requests of one user that are served concurrently")
 	f.IntVar(&req.options.Watches, "user-watches", 2000, "watches and streams of one user that are served concurrently")
 	cmd.AddCommand(newGatewayRoutesCmd(streams))
@@ -237,7 +237,7 @@ func newGatewayRoutesCmd(streams Streams) *cobra.Command {
   owner      by the side that the plan has for it
   other      by the other side, which alone serves this version
   converted  by the side that has it, in a version of its own: requests and answers are converted
-  both       each side has objects of its own: both are asked, and their answers are merged; the objects of a side that
+  both       each side has objects of its own: both are queried, and their answers are merged; the objects of a side that
              does not serve this version are converted
   none       not at all; the reason says what serves it instead
   unknown    not at the moment: a side does not say what it has

@@ -41,7 +41,7 @@ func forms(r *http.Request) []form {
 	return found
 }
 
-// accept is the form in which objects of both sides are asked for: the first that the client takes and that both sides
+// accept is the form in which objects of both sides are requested: the first that the client takes and that both sides
 // have. transforms: both sides answer with Tables and metadata alone, in version v1 of meta.k8s.io.
 func accept(r *http.Request, transforms bool) (string, error) {
 	for _, f := range forms(r) {

@@ -14,10 +14,12 @@ import (
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
-
+	yamlv3 "go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
@@ -397,7 +399,7 @@ func (b *both) change(w http.ResponseWriter) error {
 	}
 	if b.r.Method == http.MethodDelete && uid == "" {
 		var options metav1.DeleteOptions
-		if len(body) > 0 && json.Unmarshal(body, &options) == nil && options.Preconditions != nil &&
+		if len(body) > 0 && utiljson.Unmarshal(body, &options) == nil && options.Preconditions != nil &&
 			options.Preconditions.UID != nil {
 			uid = string(*options.Preconditions.UID)
 		}
@@ -479,8 +481,8 @@ func readBody(w http.ResponseWriter, r *http.Request, memory *webserver.Reservat
 	case err != nil:
 		return nil, "", badRequest("content type: %v", err)
 	case kind == "application/yaml" || kind == applyPatch:
-		if body, err = yaml.YAMLToJSON(body); err != nil {
-			return nil, "", badRequest("%v", err)
+		if body, err = yamlToJSON(r.Context(), body, memory); err != nil {
+			return nil, "", err
 		}
 		if kind == "application/yaml" {
 			kind = "application/json"
@@ -489,7 +491,49 @@ func readBody(w http.ResponseWriter, r *http.Request, memory *webserver.Reservat
 		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"objects that are merged or converted are written as application/json or application/yaml, not as %q", kind)
 	}
+	if err := memory.Grow(r.Context(), webserver.DecodedBytes(body)); err != nil {
+		return nil, "", unread(err)
+	}
 	return body, kind, nil
+}
+
+// yamlToJSON reads a body as API servers do, but for aliases, by which a few bytes are gigabytes of JSON.
+func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation) ([]byte, error) {
+	const valueBytes = 512 // of its node in two parsers, and of the value
+	marks := int64(0)      // each value but the first is behind one
+	for _, c := range body {
+		if strings.IndexByte(",[{:?-\n", c) >= 0 {
+			marks++
+		}
+	}
+	if err := memory.Grow(ctx, marks*valueBytes); err != nil {
+		return nil, unread(err)
+	}
+	var document yamlv3.Node
+	if err := yamlv3.Unmarshal(body, &document); err != nil {
+		return nil, badRequest("%v", err)
+	}
+	if line := aliasIn(&document); line > 0 {
+		return nil, badRequest("line %d: aliases of YAML are not read; write the value", line)
+	}
+	converted, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return nil, badRequest("%v", err)
+	}
+	return converted, nil
+}
+
+// aliasIn is the line of the first alias; 0 for none.
+func aliasIn(node *yamlv3.Node) int {
+	if node.Kind == yamlv3.AliasNode {
+		return node.Line
+	}
+	for _, inner := range node.Content {
+		if line := aliasIn(inner); line > 0 {
+			return line
+		}
+	}
+	return 0
 }
 
 // create creates an object on the side of the options, unless the other side has one of that name.
@@ -503,11 +547,14 @@ func (b *both) create(w http.ResponseWriter) error {
 		return err
 	}
 	var meta merge.Meta
-	if err := json.Unmarshal(body, &meta); err != nil {
+	if err := utiljson.Unmarshal(body, &meta); err != nil { // as API servers: a "Name" is not the name
 		return badRequest("the object: %v", err)
 	}
 	target := b.options.Create
 	if name := meta.Metadata.Name; name != "" {
+		if problems := content.IsPathSegmentName(name); len(problems) > 0 {
+			return invalid("metadata.name %q: %s", name, strings.Join(problems, ", "))
+		}
 		other := target.Other()
 		a, err := b.put(other, question{method: http.MethodGet,
 			path: b.r.URL.EscapedPath() + "/" + url.PathEscape(name), accept: "application/json"}, limitBytes, b.memory)

@@ -13,6 +13,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -32,8 +33,8 @@ type conversion struct {
 // limitWarnings bounds the warnings of one answer: a list may have one for each object.
 const limitWarnings = 5
 
-// conversion is how the side is asked for the resource of the row; nil where it serves the version itself. What is read
-// of it is held in the reservation, several times: as bytes, as values, and as bytes of another version.
+// conversion is how the side is queried for the resource of the row; nil where it serves the version itself. What is
+// read of it is held in the reservation, several times: as bytes, as values, and as bytes of another version.
 func (g *Gateway) conversion(c *exchange, row *routes.Row, name pair.Side,
 	memory *webserver.Reservation) *conversion {
 	if _, ok := row.As[name]; !ok {
@@ -88,7 +89,7 @@ type held struct {
 // RoundTrip implements http.RoundTripper.
 func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := h.next.RoundTrip(r)
-	if watch := r.URL.Query().Get("watch"); err == nil && watch != "1" && watch != "true" {
+	if err == nil && !discovery.Flag(r.URL.Query(), "watch") {
 		response.Body = &heldBody{ReadCloser: response.Body, request: r, memory: h.memory}
 	}
 	return response, err
@@ -98,11 +99,12 @@ type heldBody struct {
 	io.ReadCloser
 	request        *http.Request
 	memory         *webserver.Reservation
+	values         webserver.Values
 	read, reserved int64
 }
 
-// convertedCopies is how many times the bytes of an answer its conversion takes, roughly.
-const convertedCopies = 4
+// textCopies is how many times the text of an answer is held while it is converted, beside its values.
+const textCopies = 3
 
 // Read implements io.Reader.
 func (b *heldBody) Read(p []byte) (int, error) {
@@ -110,12 +112,14 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	if b.read += int64(n); b.read > limitListBytes {
 		return 0, &http.MaxBytesError{Limit: limitListBytes}
 	}
-	if b.read > b.reserved {
-		const piece = 64 << 10
-		if err := b.memory.Grow(b.request.Context(), convertedCopies*piece); err != nil {
+	b.values.Count(p[:n])
+	if more := textCopies*b.read + b.values.Bytes() - b.reserved; more > 0 {
+		const piece = 256 << 10
+		more = max(more, piece)
+		if err := b.memory.Grow(b.request.Context(), more); err != nil {
 			return 0, err
 		}
-		b.reserved += max(piece, b.read-b.reserved)
+		b.reserved += more
 	}
 	return n, err
 }

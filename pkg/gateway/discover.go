@@ -177,12 +177,14 @@ func notFound(r *http.Request) error {
 func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *exchange) error {
 	at := "/openapi/v3"
 	paths := map[string]map[string]json.RawMessage{}
+	memory := g.memory.Reserve()
+	defer memory.Release()
 	for _, name := range pair.Sides() {
 		if _, err := c.id.at(name); apierrors.IsForbidden(err) { // of a side that does not know the client
 			continue
 		}
 		a, err := g.sides[name].ask(r.Context(), r, c.id, question{method: http.MethodGet, path: at,
-			accept: "application/json"}, limitBytes, nil)
+			accept: "application/json"}, limitBytes, memory)
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func unsupported(format string, args ...any) error {
 	return refusal(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, format, args...)
 }
 
-// unavailable is said while a side cannot be asked.
+// unavailable is said while a side cannot be reached.
 func unavailable(format string, args ...any) error {
 	err := refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, format, args...)
 	err.ErrStatus.Details = unavailableDetails()
@@ -55,6 +55,8 @@ func unread(err error) error {
 	case errors.As(err, &tooLarge):
 		return refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			"the request has more than %d bytes", tooLarge.Limit)
+	case errors.As(err, &refused) && refused.Code == http.StatusRequestEntityTooLarge:
+		return refusal(refused.Code, metav1.StatusReasonRequestEntityTooLarge, "%v", err)
 	case errors.As(err, &refused) && refused.Code == http.StatusServiceUnavailable:
 		return unavailable("%v", err)
 	}

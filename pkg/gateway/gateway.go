@@ -8,6 +8,7 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -40,7 +42,7 @@ type Options struct {
 	ProxyCert, ProxyKey string
 	// Create is the side on which objects are created that each side may have; "" for the modern one.
 	Create pair.Side
-	// DiscoveryInterval is how often the sides are asked what they serve. Default: five seconds.
+	// DiscoveryInterval is how often the sides are queried for what they serve. Default: five seconds.
 	DiscoveryInterval time.Duration
 	// SharedIdentities: a user that one side's token stands for is the user of that name on the other side, too.
 	SharedIdentities bool
@@ -76,7 +78,7 @@ const limitMemory = 1 << 30
 
 var discard = log.New(io.Discard, "", 0)
 
-// New makes a gateway over the API servers of a plan. Errors: unusable configurations. No server is asked yet.
+// New makes a gateway over the API servers of a plan. Errors: unusable configurations. No server is queried yet.
 func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, error) {
 	if o.Create == "" {
 		o.Create = pair.Modern
@@ -108,6 +110,7 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		if err != nil {
 			return nil, err
 		}
+		s.headers, s.others = believed(p.Side(name)), believed(p.Side(name.Other()))
 		g.sides[name], servers[name], g.known[name] = s, s.own, &known{}
 	}
 	g.authenticators = authenticators(servers, o.SharedIdentities)
@@ -192,6 +195,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t *took) error {
 		return badRequest("%v", err)
 	}
 	c := &exchange{id: id, info: info, view: g.current.Load(), took: t}
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil && !c.proxied() { // an older server reads another one in it
+		return badRequest("the query cannot be read: %v", err)
+	}
 	long := c.streams(r)
 	limit := g.options.Requests
 	if long {
@@ -307,7 +313,7 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 // heeds refuses what the version of a side would not understand, and so do something else, or never end.
 func (g *Gateway) heeds(r *http.Request, memory *webserver.Reservation, sides ...pair.Side) error {
 	query := r.URL.Query()
-	if len(sides) > 1 && query.Get("sendInitialEvents") == "true" {
+	if len(sides) > 1 && discovery.Flag(query, "sendInitialEvents") {
 		// Each side ends its first events for itself: a client would take those of one side for all.
 		return invalid("sendInitialEvents is not served for what both sides have: list and watch")
 	}
@@ -323,7 +329,7 @@ func (g *Gateway) heeds(r *http.Request, memory *webserver.Reservation, sides ..
 			return badRequest("the %s side is of version %s, which does not know dryRun and would do it",
 				name, g.plan.Side(name).Version)
 		}
-		if query.Get("sendInitialEvents") == "true" && !kubever.Behaves(kubever.BehaviourWatchListHeeded, minor) {
+		if discovery.Flag(query, "sendInitialEvents") && !kubever.Behaves(kubever.BehaviourWatchListHeeded, minor) {
 			return invalid("sendInitialEvents is not served: the %s side is of version %s, which would not end it; "+
 				"list and watch", name, g.plan.Side(name).Version)
 		}
@@ -338,7 +344,12 @@ func dryDelete(r *http.Request, memory *webserver.Reservation) (bool, error) {
 		return false, unread(err)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	return bytes.Contains(body, []byte("dryRun")) || bytes.Contains(body, []byte("All")), nil
+	for _, word := range []string{"dryRun", "All", `\u`} { // JSON may spell either of them with escapes
+		if bytes.Contains(body, []byte(word)) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func invalid(format string, args ...any) error {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -138,7 +139,15 @@ spec:
   stores:
   - {name: core, endpoints: ["http://10.0.0.11:2379"]}
   - {name: modern, endpoints: ["http://10.0.0.11:2479"], managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}}
-  legacy: {version: 1.15.12, apiServer: {}, controllerManager: {}}
+  legacy:
+    version: 1.15.12
+    apiServer:
+      extraArgs:
+      - {name: requestheader-client-ca-file, value: /etc/kubernetes/pki/front-proxy-ca.crt}
+      - {name: requestheader-username-headers, value: "X-Remote-User,X-User"}
+      - {name: requestheader-group-headers, value: "X-Remote-Group,x-groups"}
+      - {name: requestheader-extra-headers-prefix, value: "X-Remote-Extra-,x-more-"}
+    controllerManager: {}
   modern: {version: 1.36.3, apiServer: {}, controllerManager: {}}
   access:
   - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods]}
@@ -268,6 +277,135 @@ func TestClientsAreWhoTheyAre(t *testing.T) {
 		t.Error("the other side is asked, too")
 	}
 	x.wants("GET", collection, "", http.StatusUnauthorized, "Unauthorized", "Test-Certificate: ")
+}
+
+// An API server may believe further headers than the usual ones: they say who the client is as well, and are not its
+// own to send, on either side.
+func TestHeadersThatASideBelievesAreNotTheClients(t *testing.T) {
+	x := newFixture(t)
+	const pods = "/api/v1/namespaces/a/pods"
+	x.legacy.vouch(map[string]string{"good": "robot"})
+	x.modern.vouch(nil)
+	x.legacy.say("GET "+pods, http.StatusOK, "{}")
+	x.legacy.say("GET "+collection, http.StatusOK, emptyList)
+	x.modern.say("GET "+collection, http.StatusOK, emptyList)
+	claims := []string{"X-User: root", "X-Groups: system:masters", "X-More-Scopes: all", "Test-Certificate: ",
+		"Authorization: Bearer good"}
+	x.wants("GET", "/sides/legacy"+pods, "", http.StatusOK, "{}", claims...)
+	r, _ := x.legacy.last(pods)
+	for name, want := range map[string]string{"X-User": "robot", "X-Remote-User": "robot", "X-Groups": "robots",
+		"X-Remote-Group": "robots", "X-More-Scopes": "", "X-More-A%2fb": "c"} {
+		if got := strings.Join(r.Header.Values(name), ","); got != want {
+			t.Errorf("the legacy side is told %s: %q, want %q", name, got, want)
+		}
+	}
+	x.wants("GET", collection, "", http.StatusOK, "l1m1", claims[:3]...)
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		r, _ := side.last(collection)
+		if r.Header.Get("X-User") != "alice" || r.Header.Get("X-Groups") != "developers" {
+			t.Errorf("a side is told of %v", r.Header)
+		}
+	}
+}
+
+// A name is told to the sides as it is, or not at all: a header loses the spaces around it.
+func TestNamesThatHeadersChangeAreRefused(t *testing.T) {
+	x := newFixture(t)
+	x.legacy.vouch(nil)
+	names := map[string]string{"space": " admin", "behind": "admin ", "tab": "\tadmin", "inner": "a b",
+		"line": "a\r\nX-Remote-Group: b"}
+	x.modern.vouch(names)
+	x.modern.say("GET /api/v1/namespaces/a/pods", http.StatusOK, "{}")
+	for token := range names {
+		code := http.StatusForbidden
+		if token == "inner" {
+			code = http.StatusOK
+		}
+		x.wants("GET", "/api/v1/namespaces/a/pods", "", code, "", "Test-Certificate: ", "Authorization: Bearer "+token)
+		r, _ := x.modern.last("/api/v1/namespaces/a/pods")
+		if token != "inner" && r != nil && r.Header.Get("X-Remote-User") != "a b" {
+			t.Errorf("%s: the side is told of %v", token, r.Header)
+		}
+	}
+}
+
+// What a body is in memory is bounded, however few bytes it has.
+func TestBodiesThatAreBombs(t *testing.T) {
+	x := newFixture(t)
+	x.legacy.say("GET "+collection+"/x", http.StatusNotFound, "{}")
+	x.modern.say("POST "+collection, http.StatusCreated, deployment("x", "u"))
+	const kind = "Content-Type: application/yaml"
+	x.wants("POST", collection, "metadata: {name: x}\nspec:\n- {a: yes}\n", http.StatusCreated, "", kind)
+	if _, body := x.modern.last(collection); body != `{"metadata":{"name":"x"},"spec":[{"a":true}]}` {
+		t.Errorf("the side is sent %s", body)
+	}
+	bomb := "metadata: {name: x}\na: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a,", 100_000) + "]"
+	x.wants("POST", collection, bomb, http.StatusBadRequest, "line 3: aliases", kind)
+	const much = http.StatusRequestEntityTooLarge
+	x.wants("POST", collection, "a: ["+strings.Repeat("a,", 4<<20)+"]", much, "memory", kind)
+	x.wants("POST", collection, `{"a":[`+strings.Repeat("{},", 4<<20)+`{}]}`, much, "memory")
+}
+
+// The gateway reads a request as the sides do.
+func TestRequestsHaveOneMeaning(t *testing.T) {
+	x := newFixture(t)
+	for _, name := range []string{"..", ".", "a/b", "a%2fb"} {
+		x.wants("POST", collection, `{"metadata":{"name":"`+name+`"}}`, http.StatusUnprocessableEntity, "metadata.name")
+	}
+	x.legacy.say("GET "+collection+"/old", http.StatusOK, deployment("old", "u1"))
+	x.modern.say("POST "+collection, http.StatusCreated, deployment("old", "u"))
+	x.wants("POST", collection, `{"metadata":{"name":"old","Name":"new"}}`, http.StatusConflict, "already exists")
+	for _, value := range []string{"1", "TRUE", "t", "yes", ""} {
+		x.wants("GET", collection+"?watch=1&sendInitialEvents="+value, "", http.StatusUnprocessableEntity,
+			"sendInitialEvents")
+	}
+	x.wants("GET", "/sides/modern"+collection+"?a=1;watch=true", "", http.StatusBadRequest, "query")
+	x.legacy.say("DELETE /api/v1/namespaces/a/pods/p", http.StatusOK, "{}")
+	x.modern.say("DELETE /api/v1/namespaces/a/pods/p", http.StatusOK, "{}")
+	for _, r := range x.modern.asked {
+		if strings.Contains(r.URL.Path, "..") || strings.Contains(r.URL.RawQuery, "watch") {
+			t.Errorf("the modern side is asked for %s", r.URL)
+		}
+	}
+}
+
+// A watch is one however its parameter is written, also where it is converted: as a list it would be read until the
+// side ends it, and hold the memory of all.
+func TestWatchesAreWatchesHoweverTheyAreWritten(t *testing.T) {
+	x := newFixture(t)
+	x.old()
+	const older = "/apis/extensions/v1beta1/namespaces/a/deployments"
+	stream := func(version string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, `{"type":"ADDED","object":{"kind":"Deployment","apiVersion":%q,"metadata":{"name":"x",
+				"resourceVersion":"5"}}}`+"\n", version)
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	}
+	x.legacy.page("GET "+older, stream("extensions/v1beta1"))
+	x.modern.page("GET "+collection, stream("apps/v1"))
+	for _, value := range []string{"true", "1", "t", "TRUE", "yes", ""} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.url+collection+"?watch="+value, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Test-Certificate", "alice")
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(response.Body)
+		for range 2 { // of each side one
+			if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, `"apiVersion":"apps/v1"`) {
+				t.Errorf("watch=%s: %s, %v", value, line, err)
+				break
+			}
+		}
+		cancel()
+		response.Body.Close()
+	}
 }
 
 const reviews = "POST /apis/authentication.k8s.io/v1/tokenreviews"

@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -27,13 +30,14 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 const (
 	// How long what a side said of a token counts.
 	tokenTTL   = 10 * time.Second
 	noTokenTTL = 5 * time.Second
-	// limitReviews bounds the reviews of tokens that each side is asked for at a time.
+	// limitReviews bounds the reviews of tokens that each side does at a time.
 	limitReviews = 64
 	// limitStrangers bounds the requests of one address whose client is not known yet.
 	limitStrangers = 32
@@ -199,7 +203,13 @@ func (g *Gateway) authenticate(r *http.Request) (*identity, error) {
 	for i, by := range g.authenticators {
 		response, ok, err := by.AuthenticateRequest(r)
 		if ok {
-			return response.User.(*identity), nil
+			id := response.User.(*identity)
+			for _, u := range id.on {
+				if err := sayable(u); err != nil {
+					return nil, err
+				}
+			}
+			return id, nil
 		}
 		switch refused, ours := err.(*apierrors.StatusError); { //nolint:errorlint // within others are those of a side
 		case err == nil || i == 0 || isNoToken(err):
@@ -245,14 +255,29 @@ func (v vouchers) byProtocol(r *http.Request) (*authenticator.Response, bool, er
 	return v.AuthenticateToken(r.Context(), token)
 }
 
+// believed are the headers in which API servers believe a front proxy, beside the usual ones.
+func believed(servers *plan.APIServers) plan.ProxyHeaders {
+	if servers.ProxyHeaders == nil {
+		return plan.ProxyHeaders{}
+	}
+	return *servers.ProxyHeaders
+}
+
 // identify replaces the identity that the client claims by the one that it has, in the headers that the plan's API
 // servers believe. Impersonation is the client's own request: the server decides.
-func identify(r *http.Request, u user.Info) {
-	for name := range r.Header {
-		if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "X-Forwarded-") {
-			r.Header.Del(name)
-		}
+func (s *side) identify(r *http.Request, u user.Info) {
+	claims := []string{"X-Remote-", "X-Forwarded-"}
+	var names []string
+	for _, h := range []plan.ProxyHeaders{s.headers, s.others} {
+		claims = append(claims, h.Extra...)
+		names = slices.Concat(names, h.User, h.Group, h.UID)
 	}
+	maps.DeleteFunc(r.Header, func(name string, _ []string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) ||
+			slices.ContainsFunc(claims, func(prefix string) bool { // API servers do not look at the case either
+				return strings.HasPrefix(strings.ToLower(name), strings.ToLower(prefix))
+			})
+	})
 	r.Header.Del("Authorization")
 	r.Header.Del("Forwarded")
 	if offered := r.Header.Values(protocols); len(offered) > 0 {
@@ -268,4 +293,36 @@ func identify(r *http.Request, u user.Info) {
 		}
 	}
 	transport.SetAuthProxyHeaders(r, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
+	const extra = "X-Remote-Extra-"
+	for name, values := range maps.Clone(r.Header) {
+		if key, ok := strings.CutPrefix(name, extra); ok {
+			for _, prefix := range s.headers.Extra {
+				r.Header[http.CanonicalHeaderKey(prefix+key)] = values
+			}
+		}
+	}
+	for usual, names := range map[string][]string{"X-Remote-User": s.headers.User, "X-Remote-Group": s.headers.Group,
+		"X-Remote-Uid": s.headers.UID} {
+		for _, name := range names {
+			if values := r.Header[usual]; values != nil {
+				r.Header[http.CanonicalHeaderKey(name)] = values
+			}
+		}
+	}
+}
+
+// sayable is why a client's identity cannot be said in headers; nil when it can. Spaces around a value are lost on the
+// way: " admin" would become another user.
+func sayable(u user.Info) error {
+	values := append([]string{u.GetName(), u.GetUID()}, u.GetGroups()...)
+	for _, more := range u.GetExtra() {
+		values = append(values, more...)
+	}
+	for _, value := range values {
+		if strings.TrimSpace(value) != value || strings.ContainsFunc(value, unicode.IsControl) {
+			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "%q, of the client's name, groups, UID "+
+				"and extra values, cannot be told to an API server as it is", value)
+		}
+	}
+	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 const (
@@ -40,6 +41,8 @@ type side struct {
 	forward http.RoundTripper // with the certificate of the front proxy
 	streams http.RoundTripper // the same over HTTP/1.1, which alone is upgraded
 	own     *apiserver.Server // with the gateway's own identity
+	headers plan.ProxyHeaders // in which it believes the front proxy, beside the usual ones
+	others  plan.ProxyHeaders // those of the other side
 }
 
 // newSide makes clients of an API server: own is the gateway's own identity; cert and key are the files of the front
@@ -130,7 +133,7 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 			p.Out.URL.RawPath = s.base.EscapedPath() + strings.TrimPrefix(p.In.URL.EscapedPath(), how.prefix)
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			p.Out.Host = ""
-			identify(p.Out, u)
+			s.identify(p.Out, u)
 		},
 		ModifyResponse: func(response *http.Response) error {
 			if how.done != nil && response.StatusCode == http.StatusOK {
@@ -207,7 +210,7 @@ func (s *side) send(ctx context.Context, r *http.Request, id *identity, q questi
 	if q.contentType != "" {
 		out.Header.Set("Content-Type", q.contentType)
 	}
-	identify(out, u)
+	s.identify(out, u)
 	transport := timely{s.forward}
 	if q.over != nil {
 		transport = timely{q.over}

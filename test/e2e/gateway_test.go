@@ -313,7 +313,7 @@ func TestGatewayServesBothSides(t *testing.T) {
 // beside those of a 1.15 side, and kubectl of today with both.
 func TestGatewayConverts(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ legacy, native string }{{"1.15.12", "apps/v1beta1"}} {
+	for _, tc := range []struct{ legacy, native string }{{"1.6.13", "apps/v1beta1"}, {"1.15.12", "apps/v1beta1"}} {
 		t.Run(tc.legacy, func(t *testing.T) {
 			t.Parallel()
 			g := startGateway(t, rig.PairSpec{Layout: spec.LayoutSplit, Legacy: tc.legacy, Modern: "1.36.3",

@@ -157,6 +157,9 @@ type Columns struct {
 	own map[pair.Side][]column
 }
 
+// limitColumns bounds the columns of a side's table: the rows of both sides get a cell for each.
+const limitColumns = 256
+
 // column is a column of a Table.
 type column struct {
 	name string
@@ -196,6 +199,9 @@ func (c *Columns) take(side pair.Side, table fields) ([]column, error) {
 	var own []column
 	if err := decode(raw, &own); err != nil {
 		return nil, fmt.Errorf("columnDefinitions: %w", err)
+	}
+	if len(own) > limitColumns {
+		return nil, fmt.Errorf("%d columns, more than %d", len(own), limitColumns)
 	}
 	if c.own == nil {
 		c.own = map[pair.Side][]column{}

@@ -211,3 +211,13 @@ func TestTablesHaveTheColumnsOfBoth(t *testing.T) {
 		same(t, tc.text, got, tc.want)
 	}
 }
+
+// The rows of both sides get a cell for each column of either.
+func TestTablesHaveFewColumns(t *testing.T) {
+	many := list(t, pair.Modern, `{"kind":"Table","metadata":{},"columnDefinitions":[`+
+		strings.Repeat(`{"name":"a"},`, limitColumns)+`{"name":"b"}],"rows":[]}`)
+	few := list(t, pair.Legacy, `{"kind":"Table","metadata":{},"columnDefinitions":[{"name":"a"}],"rows":[]}`)
+	if _, err := Lists([]*List{few, many}, Version{}, Token{}); err == nil {
+		t.Error("a table has any number of columns")
+	}
+}

@@ -26,7 +26,7 @@ const (
 	Owner     Way = "owner"     // by the side that the plan has for it, which serves the version
 	Other     Way = "other"     // by the other side, because that alone serves the version
 	Converted Way = "converted" // by the side that has the objects, in a version of its own
-	Both      Way = "both"      // each side has objects of its own: both are asked, and their answers are merged
+	Both      Way = "both"      // each side has objects of its own: both are queried, and their answers are merged
 	None      Way = "none"      // not at all
 	Unknown   Way = "unknown"   // not at the moment: a side does not say what it has
 )
@@ -36,12 +36,12 @@ type Row struct {
 	// Resource is as the gateway shows it: with the verbs and subresources that it serves.
 	discovery.Resource
 	Way Way
-	// Read and Write are the sides whose API servers are asked, for objects. Empty with Both, and where the Way serves
-	// nothing; Write is also empty where no side that may write serves the version.
+	// Read and Write are the sides whose API servers are queried, for objects. Empty with Both, and where the Way
+	// serves nothing; Write is also empty where no side that may write serves the version.
 	Read, Write pair.Side
 	// Stream is the side through which exec, attach and port-forward go; "" for Write.
 	Stream pair.Side
-	// As are the versions in which sides are asked that do not serve the one of the row: requests and answers are
+	// As are the versions of the requests to sides that do not serve the one of the row: requests and answers are
 	// converted.
 	As  map[pair.Side]schema.GroupVersionResource
 	Why string // one sentence
@@ -363,7 +363,7 @@ func (r *Row) convert(side pair.Side, as *discovery.Resource) {
 	r.As = map[pair.Side]schema.GroupVersionResource{side: as.GroupVersionResource()}
 }
 
-// oneSide routes what only API servers themselves know: the modern side is asked, or the one that serves it.
+// oneSide routes what only API servers themselves know: the modern side is queried, or the one that serves it.
 func (b *builder) oneSide(at map[pair.Side]*discovery.Resource, why string) Row {
 	if at[pair.Modern] != nil {
 		return b.one(at, pair.Modern, why)
