@@ -310,3 +310,30 @@ func TestReadAllKeepsTwoOfAComponent(t *testing.T) {
 		t.Errorf("ReadAll of nothing = %v, %v", running, err)
 	}
 }
+
+// By aliases a few bytes become gigabytes: such a document is passed over, and says so.
+func TestDocumentsThatAreBombs(t *testing.T) {
+	nested := "a0: &a0 [x]\n"
+	for i := range 9 {
+		nested += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 9))
+	}
+	long := "a: &a " + strings.Repeat("x", 200_000) + "\nb: [" + strings.Repeat("*a,", 20_000) + "]\n"
+	const pod = "kind: Pod\nspec:\n  containers:\n  - {name: kube-apiserver, command: [kube-apiserver, *"
+	for name, text := range map[string]string{"nested.yaml": nested + pod + "a9]}\n", "long.yaml": long +
+		"kind: Pod\nspec:\n  containers:\n  - {name: kube-apiserver, command: [kube-apiserver," +
+		strings.Repeat("*a,", 20_000) + "]}\n",
+		"docker-compose.yml": nested + "services: {api: {image: kube-apiserver, command: *a9}}\n",
+		"user-data.yaml":     nested + "write_files:\n- {path: /a, content: *a9}\n",
+	} {
+		good := "kind: Pod\nspec:\n  containers:\n  - {name: kube-apiserver, image: kube-apiserver:v1.15.12, " +
+			"command: [kube-apiserver]}\n"
+		running, err := read(fstest.MapFS{name: {Data: []byte(text)}, "z.yaml": {Data: []byte(good)}}, fstest.MapFS{})
+		if err != nil || len(running.Processes) != 1 {
+			t.Errorf("%s: %d processes (%v), want the good one", name, len(running.Processes), err)
+			continue
+		}
+		if notes := fmt.Sprint(running.Notes); !strings.Contains(notes, "its aliases make more") {
+			t.Errorf("%s: notes %.300s", name, notes)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (c *composed) UnmarshalYAML(node *yaml.Node) error {
 func (r *reader) compose(name string, text []byte) bool {
 	var document yaml.Node
 	if !composeName.MatchString(path.Base(name)) || yaml.Unmarshal(text, &document) != nil ||
-		selfContained(&document, nil) != "" {
+		unreadable(&document) != "" {
 		return false
 	}
 	var file struct {

@@ -246,9 +246,9 @@ func (w *writer) hosts(hosts []Host) {
 	comment := "The machine of these files; add the others of the control plane. The name is that of its directory " +
 		"of manifests."
 	if count, why := w.others(); count > 1 {
-		comment += fmt.Sprintf("\nFILL IN the others: %s tells of %d hosts. fusionctl init --from HOST1 HOST2 ... "+
+		comment += fmt.Sprintf("\nFILL IN the others: %s names %d hosts. fusionctl init --from HOST1 HOST2 ... "+
 			"reads them all.", why, count)
-		w.missing("spec.hosts", "the other hosts of the control plane: %s tells of %d; fusionctl init --from HOST1 "+
+		w.missing("spec.hosts", "the other hosts of the control plane: %s names %d; fusionctl init --from HOST1 "+
 			"HOST2 ... reads them all; where there is but one: accept: [{rule: FUS253, reason: ...}]", why, count)
 	}
 	if host.Address == "" {

@@ -94,7 +94,7 @@ func (r *reader) hold(name string, text []byte) bool {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var document yaml.Node
-		if err := decoder.Decode(&document); err != nil || selfContained(&document, nil) != "" {
+		if err := decoder.Decode(&document); err != nil || unreadable(&document) != "" {
 			break // r.manifest says what is wrong with the file
 		}
 		var m machine

@@ -105,14 +105,42 @@ func (r *reader) manifest(name string, text []byte) {
 			r.note(name, "is ignored: it is neither YAML nor JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 			return
 		}
-		if anchor := selfContained(&document, nil); anchor != "" {
-			r.note(name, "is ignored: the anchor &%s contains itself", anchor)
+		if why := unreadable(&document); why != "" {
+			r.note(name, "is ignored: %s", why)
 			return
 		}
 		if len(document.Content) > 0 && document.Content[0].Kind == yaml.MappingNode {
 			r.object(name, document.Content[0], 0)
 		}
 	}
+}
+
+// unreadable is why a document is not decoded, "" for none: by aliases a few bytes become gigabytes.
+func unreadable(document *yaml.Node) string {
+	if anchor := selfContained(document, nil); anchor != "" {
+		return fmt.Sprintf("the anchor &%s contains itself", anchor)
+	}
+	const limitBytes = 8 * limitFileBytes
+	if expanded(document, map[*yaml.Node]int64{}) > limitBytes {
+		return fmt.Sprintf("its aliases make more than %d bytes of it", limitBytes)
+	}
+	return ""
+}
+
+// expanded is about the size of a node with what its aliases stand for. known has that of anchors.
+func expanded(node *yaml.Node, known map[*yaml.Node]int64) int64 {
+	const most, mark = 1 << 40, 2 // of a value, at least
+	if node.Kind == yaml.AliasNode {
+		return known[node.Alias] // an anchor stands before its aliases
+	}
+	size := int64(len(node.Value)) + mark
+	for _, child := range node.Content {
+		size = min(size+expanded(child, known), most)
+	}
+	if node.Anchor != "" {
+		known[node] = size
+	}
+	return size
 }
 
 // selfContained names an anchor that is referred to within itself, "" for none. An anchor is looked into once.

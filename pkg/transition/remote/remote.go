@@ -219,7 +219,9 @@ func (h *Hosts) ask(ctx context.Context, host string, r request) error {
 
 // limit is how long a request may take.
 func (h *Hosts) limit(r request) time.Duration {
-	if r.Do != nil && r.Do.Kind == transition.Snapshot || r.Check != nil && r.Check.Kind == transition.StoresAgree {
+	reading := []transition.CheckKind{transition.StoresAgree, transition.MayGo, transition.Adopted}
+	moving := []transition.Kind{transition.Snapshot, transition.HandOver, transition.HandBack}
+	if r.Do != nil && slices.Contains(moving, r.Do.Kind) || r.Check != nil && slices.Contains(reading, r.Check.Kind) {
 		return limitReading
 	}
 	return h.Wait + limitWork
