@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,21 +46,26 @@ Exit codes: 0 done.`,
 			if printed, err := printDocument(streams.Out, output, document); printed {
 				return err
 			}
-			commit := "unknown"
-			if document.Commit != "" {
-				commit = document.Commit
-			}
-			if document.Modified {
-				commit += ", modified"
-			}
-			_, err := visible.Fprintf(streams.Out, "fusionctl %s (%s, %s)\ncommit %s %s\nKubernetes %s to %s\n",
-				document.Program, document.Go, document.Platform, commit, document.Date, document.Oldest,
-				document.Newest)
+			_, err := visible.Fprintf(streams.Out, "fusionctl %s (%s, %s)\ncommit %s\nKubernetes %s to %s\n",
+				document.Program, document.Go, document.Platform, document.source(), document.Oldest, document.Newest)
 			return err
 		},
 	}
 	enumFlag(cmd, &output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
+}
+
+// source says which commit was built. go install of a release knows the release's tag and no more.
+func (d versionDocument) source() string {
+	switch {
+	case d.Commit == "" && strings.HasPrefix(d.Program, "v"):
+		return "that of the tag " + d.Program
+	case d.Commit == "":
+		return "unknown"
+	case d.Modified:
+		return strings.TrimSpace(d.Commit + ", modified " + d.Date)
+	}
+	return strings.TrimSpace(d.Commit + " " + d.Date)
 }
 
 // pseudo is the end of a module version that is no release: the time and the first digits of its commit.

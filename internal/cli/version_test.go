@@ -5,6 +5,22 @@ import (
 	"testing"
 )
 
+func TestVersionNamesItsSource(t *testing.T) {
+	for want, document := range map[string]versionDocument{
+		"e68bdd3c0ffee 2026-11-22T20:13:00Z": {Program: "v1.2.3", Commit: "e68bdd3c0ffee",
+			Date: "2026-11-22T20:13:00Z"},
+		"e68bdd3c0ffee, modified 2026-11-22T20:13:00Z": {Program: "(devel)", Commit: "e68bdd3c0ffee",
+			Date: "2026-11-22T20:13:00Z", Modified: true},
+		"e68bdd3c0ffee":          {Program: "v1.2.3", Commit: "e68bdd3c0ffee"},
+		"that of the tag v1.2.3": {Program: "v1.2.3"},
+		"unknown":                {Program: "(devel)"},
+	} {
+		if got := document.source(); got != want {
+			t.Errorf("%+v: %q, want %q", document, got, want)
+		}
+	}
+}
+
 func TestVersionOfEachKindOfBuild(t *testing.T) {
 	settings := []debug.BuildSetting{{Key: "vcs.revision", Value: "e68bdd3c0ffee"},
 		{Key: "vcs.time", Value: "2026-11-22T20:13:00Z"}, {Key: "vcs.modified", Value: "true"}}

@@ -352,6 +352,38 @@ func (r *release) testInstructions(t *testing.T) {
 	}
 }
 
+// TestGoInstall: the Go command takes a release from the repository by its tag, as a module of others: nothing in
+// go.mod counts in the main module alone, and what the program embeds is in the module. The modules that it requires
+// come from the caches of this machine.
+func TestGoInstall(t *testing.T) {
+	if out, err := exec.Command("git", "-C", "../..", "rev-parse", "HEAD").CombinedOutput(); err != nil {
+		t.Skipf("the Go command takes a commit, and here is none: %s", out)
+	}
+	const tag, host = "v0.0.1-rc.1", "github.com/kubefusion/fusionctl"
+	cache := strings.TrimSpace(output(t, exec.Command("go", "env", "GOMODCACHE")))
+	source, own := filepath.Join(t.TempDir(), "source"), t.TempDir()
+	output(t, exec.Command("git", "clone", "-q", "--no-tags", "../..", source))
+	output(t, exec.Command("git", "-C", source, "tag", tag))
+	install := exec.Command("go", "install", host+"/cmd/fusionctl@"+tag)
+	install.Dir = t.TempDir()
+	install.Env = append(os.Environ(), "GOBIN="+own, "GOMODCACHE="+filepath.Join(own, "mod"), "GOWORK=off",
+		"GOPROXY=file://"+filepath.ToSlash(cache)+"/cache/download", "GOPRIVATE="+host, "GOSUMDB=off",
+		"GOFLAGS=-trimpath -modcacherw", "CGO_ENABLED=0", "GOVCS=*:git", "GIT_CONFIG_COUNT=1",
+		"GIT_CONFIG_KEY_0=url.file://"+filepath.ToSlash(source)+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+host)
+	output(t, install)
+	var said struct{ Program, Go, Newest string }
+	text := output(t, exec.Command(filepath.Join(own, "fusionctl"), "version", "-o", "json"))
+	if err := json.Unmarshal([]byte(text), &said); err != nil || said.Program != tag || said.Newest == "" {
+		t.Errorf("%v: %s, want version %s", err, text, tag)
+	}
+	for _, args := range [][]string{{"explain", "FUS060"}, {"plan", filepath.Join(source,
+		"examples/split-1.15-1.36.yaml")}, {"licenses"}} {
+		if out := output(t, exec.Command(filepath.Join(own, "fusionctl"), args...)); len(out) < 500 {
+			t.Errorf("fusionctl %s says %q", strings.Join(args, " "), out)
+		}
+	}
+}
+
 func TestReleaseRefuses(t *testing.T) {
 	for version, want := range map[string]string{"": "want a version", "1.2.3": "want a version",
 		"v1.2":     "want a version",

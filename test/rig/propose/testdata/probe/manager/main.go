@@ -26,8 +26,11 @@ func main() {
 	}
 	out.Component = facts.Of(app.NewControllerManagerCommand())
 	for name, d := range app.NewControllerDescriptors() {
-		c := controller{Name: name, Aliases: d.GetAliases(), Off: d.IsDisabledByDefault(),
-			Cloud: d.IsCloudProviderController()}
+		c := controller{Name: name, Aliases: d.GetAliases(), Off: d.IsDisabledByDefault()}
+		// 1.37 has no controllers of cloud providers any more, and cannot be asked which they are.
+		if cloud, ok := any(d).(interface{ IsCloudProviderController() bool }); ok {
+			c.Cloud = cloud.IsCloudProviderController()
+		}
 		for _, gate := range d.GetRequiredFeatureGates() {
 			c.Gates = append(c.Gates, string(gate))
 		}
