@@ -12,8 +12,8 @@ func newMonitoringCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "monitoring",
 		Short: "Print a Grafana dashboard and Prometheus alert rules for the servers of fusionctl",
-		Long: `monitoring prints what shows and watches the metrics of etcd watch, controllers, policy serve and crd
-webhook.
+		Long: `monitoring prints what shows and watches the metrics of etcd watch, controllers, gateway, policy
+serve and crd webhook.
 
 Exit codes: 0 printed, 2 bad usage.`,
 		Args: cobra.NoArgs,

@@ -27,13 +27,13 @@ func newRoadmapCmd(streams Streams) *cobra.Command {
 		Use:   "roadmap SPEC --to VERSION",
 		Short: "Print the recommended sequence of transitions to a modern version",
 		Long: `roadmap plans the stages by which the cluster of a spec comes to a modern version: install, the modern
-side up, nodes over. Between the modern version of the spec and that one it takes the fewest releases such that each
+side up, workloads handed over, nodes over. Between the modern version of the spec and that one it takes the fewest releases such that each
 decodes what the one before it writes. For each stage it prints the change of the spec, the API versions that are gained
 and lost, the components that start, what has to be read before, and the findings that the stage brings. Nothing is read
 but the spec.
 
-It ends with what the legacy side still owns afterwards: handing that over, and retiring the legacy side, are no
-transitions of this version.
+It ends with what the legacy side still owns afterwards: handing over what is no workload, and retiring the legacy
+side, are no transitions of this version.
 
 Exit codes: 0 done, 2 bad usage or a bad spec, 3 done and a stage cannot be done as it stands: it is refused, brings a
 finding that is an error, or wants stored objects rewritten before.`,

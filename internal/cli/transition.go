@@ -108,7 +108,7 @@ another command, to which user@address and the agent's command line are added. C
 ssh's own. A record goes to the journal before and after each step: killed at any point, apply goes on and undo goes
 back. Files that are neither what a step puts nor what it replaces stop it.
 
---rehearse DIR does the same to files below DIR/HOST, for every host: no unit is started, no component is asked, no
+--rehearse DIR does the same to files below DIR/HOST, for every host: no unit is started, no component is queried, no
 store is copied, and what a person does is taken as done.
 
 Exit codes: 0 done, 1 could not finish: run it again, or undo, 2 bad usage or a bad file, 130 interrupted.`,

@@ -298,8 +298,8 @@ var prominent = []string{
 	"persistentvolumeclaims",
 }
 
-// abridged names the best-known ones and lets dots stand for the others.
-func abridged(names []string) string {
+// ByRenown sorts the names of resources, which may end in their groups: the best-known ones come first.
+func ByRenown(names []string) []string {
 	rank := func(name string) int {
 		resource, _, _ := strings.Cut(name, ".")
 		if i := slices.Index(prominent, resource); i >= 0 {
@@ -307,8 +307,14 @@ func abridged(names []string) string {
 		}
 		return len(prominent)
 	}
-	sorted := slices.Clone(names)
-	slices.SortFunc(sorted, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	return slices.SortedFunc(slices.Values(names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+	})
+}
+
+// abridged names the best-known ones and lets dots stand for the others.
+func abridged(names []string) string {
+	sorted := ByRenown(names)
 	if len(sorted) > namesShown {
 		sorted = append(sorted[:namesShown], more)
 	}

@@ -12,11 +12,9 @@ type Behaviour int
 
 // The behaviours that decide something. BehaviourFacts has more.
 const (
-	// BehaviourAggregator: kube-apiserver runs the aggregator inside and keeps APIServices.
-	BehaviourAggregator Behaviour = iota
 	// BehaviourAdmissionConfigV1: kube-apiserver reads AdmissionConfiguration of apiserver.config.k8s.io/v1; older ones
 	// that of apiserver.k8s.io/v1alpha1.
-	BehaviourAdmissionConfigV1
+	BehaviourAdmissionConfigV1 Behaviour = iota
 	// BehaviourAPIServicesDuel: APIServices of built-in groups are managed without end: two servers delete and
 	// recreate each other's; later 1.7 releases may have the fix.
 	BehaviourAPIServicesDuel
@@ -156,7 +154,6 @@ const (
 
 // behaviourNames are the names in tables/behaviours.tsv.
 var behaviourNames = [...]string{
-	BehaviourAggregator:                "aggregator",
 	BehaviourAdmissionConfigV1:         "admission-config-v1",
 	BehaviourAPIServicesDuel:           "apiservices-duel",
 	BehaviourBoundTokens:               "bound-tokens",

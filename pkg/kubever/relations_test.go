@@ -31,6 +31,45 @@ func TestWatchOfCohabitingGroups(t *testing.T) {
 	}
 }
 
+// TestHandOverSetsAreWhole: what goes together is what its controllers write beside pods, claims and events, each
+// resource and each controller is in one set, and what is owned goes before its owners.
+func TestHandOverSetsAreWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for _, set := range HandOvers() {
+		for _, key := range set.Keys {
+			r, ok := ResourceByKey(key)
+			if !ok || seen[key] || !r.Overridable() || !r.Namespaced {
+				t.Errorf("%s: is no resource that an override moves, or in two sets", key)
+			}
+			seen[key] = true
+		}
+		for _, key := range append(slices.Clone(set.Subjects), set.Ended...) {
+			if !slices.Contains(set.Keys, key) {
+				t.Errorf("%s: named, and not moved", key)
+			}
+		}
+		for _, name := range set.Controllers {
+			c, ok := ControllerByName(name)
+			if !ok || seen[name] || !slices.Contains(set.Keys, c.Subject) {
+				t.Errorf("%s: acts for %q, want one of %q", name, c.Subject, set.Keys)
+			}
+			seen[name] = true
+		}
+		for _, m := range Minors() {
+			for _, ref := range OwnerReferences(m) {
+				dependent := slices.Index(set.Keys, ref.Dependent)
+				owner := slices.IndexFunc(set.Keys, func(key string) bool {
+					r, _ := ResourceByKey(key)
+					return r.Kind == ref.Owner.Kind
+				})
+				if dependent >= 0 && (owner < 0 || owner < dependent) {
+					t.Errorf("%s: %s of %s: the owner goes before it, or not at all", m, ref.Dependent, ref.Owner)
+				}
+			}
+		}
+	}
+}
+
 func TestControllersTouchKnownResources(t *testing.T) {
 	known := func(key string, m Minor) bool {
 		if key == "*" {

@@ -33,6 +33,7 @@ var decoders = map[string]func(){
 	"labels.tsv":          func() { decodeNodeLabels() },
 	"locks.tsv":           func() { decodeLocks() },
 	"moved.tsv":           func() { decodeMoved() },
+	"handover.tsv":        func() { handOverTable() },
 	"owners.tsv":          func() { decodeOwners() },
 	"reconcilers.tsv":     func() { decodeReconcilers() },
 	"releases.tsv":        func() { decodeReleases() },

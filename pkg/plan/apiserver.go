@@ -174,9 +174,7 @@ func (b *basis) identityArgs(l *argList, host spec.Host, side pair.Side) {
 		l.set("service-account-signing-key-file", pki.ServiceAccountKey, why)
 		l.first([]string{"api-audiences", "service-account-api-audiences"}, pki.ServiceAccountIssuer, why)
 	}
-	if kubever.Behaves(kubever.BehaviourAggregator, l.minor) {
-		b.aggregatorArgs(l, host, side)
-	}
+	b.frontProxyArgs(l, host, side)
 	l.set("kubelet-client-certificate", pki.KubeletClientCert, "logs, exec and port-forward reach the kubelets")
 	l.set("kubelet-client-key", pki.KubeletClientKey, "logs, exec and port-forward reach the kubelets")
 	types, why := "InternalIP,ExternalIP,Hostname", "names of nodes may not resolve here"
@@ -186,8 +184,10 @@ func (b *basis) identityArgs(l *argList, host spec.Host, side pair.Side) {
 	l.set("kubelet-preferred-address-types", types, why)
 }
 
-// aggregatorArgs are about extension API servers: as whom the server calls them, and whom they are told to believe.
-func (b *basis) aggregatorArgs(l *argList, host spec.Host, side pair.Side) {
+// frontProxyArgs are about extension API servers: as whom the server calls them, and whom they are told to believe. The
+// server believes the same front proxies itself, of which fusionctl gateway is one: so it has these arguments before
+// there was an aggregator, too.
+func (b *basis) frontProxyArgs(l *argList, host spec.Host, side pair.Side) {
 	pki := b.file.Spec.PKI
 	l.set("proxy-client-cert-file", pki.ProxyClientCert, "extension API servers")
 	l.set("proxy-client-key-file", pki.ProxyClientKey, "extension API servers")

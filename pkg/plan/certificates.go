@@ -46,23 +46,16 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 		CommonName: KubeletClientUser, Usages: []string{UsageClient},
 		Existing: b.exists(host, b.fileOn(host, pki.KubeletClientCert), b.fileOn(host, pki.KubeletClientKey)),
 		Why:      "client certificate of the API servers at kubelets"})
-	if slices.ContainsFunc(pair.Sides(), func(side pair.Side) bool {
-		return kubever.Behaves(kubever.BehaviourAggregator, b.minor(side))
-	}) {
-		authority := Certificate{Cert: pki.RequestHeaderCA, Key: keyBeside(pki.RequestHeaderCA),
-			CA:         pki.RequestHeaderCA,
-			CommonName: "front-proxy-ca", Authority: true,
+	if pki.RequestHeaderCA != pki.CA {
+		list = append(list, Certificate{Cert: pki.RequestHeaderCA, Key: keyBeside(pki.RequestHeaderCA),
+			CA: pki.RequestHeaderCA, CommonName: "front-proxy-ca", Authority: true,
 			Existing: b.exists(host, b.fileOn(host, pki.RequestHeaderCA)),
-			Why:      "extension API servers trust it, and it signs nothing else"}
-		if pki.RequestHeaderCA != pki.CA {
-			list = append(list, authority)
-		}
-		list = append(list,
-			Certificate{Cert: pki.ProxyClientCert, Key: pki.ProxyClientKey, CA: pki.RequestHeaderCA,
-				CommonName: b.requestHeaders(host).commonName, Usages: []string{UsageClient},
-				Existing: b.exists(host, b.fileOn(host, pki.ProxyClientCert), b.fileOn(host, pki.ProxyClientKey)),
-				Why:      "client certificate of the API servers at extension API servers"})
+			Why:      "extension API servers trust it, and it signs nothing else"})
 	}
+	list = append(list, Certificate{Cert: pki.ProxyClientCert, Key: pki.ProxyClientKey, CA: pki.RequestHeaderCA,
+		CommonName: b.requestHeaders(host).commonName, Usages: []string{UsageClient},
+		Existing: b.exists(host, b.fileOn(host, pki.ProxyClientCert), b.fileOn(host, pki.ProxyClientKey)),
+		Why:      "client certificate of the API servers at extension API servers"})
 	if pods != nil && pods.Admission.By == ByWebhook {
 		list = append(list, Certificate{Cert: pods.Admission.Cert, Key: pods.Admission.Key, CA: pods.Admission.CA,
 			CommonName: "pods-webhook",
@@ -186,8 +179,8 @@ func (b *basis) memberNames(store *spec.Store, names, ips []string) (withNames, 
 	return withNames, withIPs
 }
 
-// serverNames are the DNS names under which an API server is asked: those of the service kubernetes, and for the modern
-// one those of its own service too.
+// serverNames are the DNS names under which clients reach an API server: those of the service kubernetes, and for the
+// modern one those of its own service too.
 func (b *basis) serverNames(host spec.Host, side pair.Side, pods *Pods) []string {
 	domain := b.file.Spec.Network.ClusterDomain
 	names := serviceNames("default", "kubernetes", domain)
@@ -202,9 +195,9 @@ func serviceNames(namespace, name, domain string) []string {
 	return []string{name, qualified, qualified + ".svc", qualified + ".svc." + domain}
 }
 
-// serverIPs are the addresses under which an API server is asked: the host's, loopback, and the first address of each
-// service range, which is that of the service kubernetes when the range's own server made it; for the modern one that
-// of its own service too.
+// serverIPs are the addresses under which clients reach an API server: the host's, loopback, and the first address of
+// each service range, which is that of the service kubernetes when the range's own server made it; for the modern one
+// that of its own service too.
 func (b *basis) serverIPs(host spec.Host, side pair.Side, pods *Pods) []string {
 	ips := []string{loopback, host.Address}
 	for _, cidr := range slices.Concat(b.file.Spec.Network.ServiceCIDRs, b.file.Spec.Network.ModernServiceCIDRs) {

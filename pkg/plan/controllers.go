@@ -34,8 +34,13 @@ var leftToLegacy = map[string]string{
 
 // decideControllers decides which controllers each controller manager runs. A garbage collector is judged by what the
 // other side's controllers create, so the collectors come last; the legacy side's is changed only when it must be.
-func (p *placement) decideControllers(rows []Resource) []Controller {
+//
+// Errors: what is handed over to controllers that are off.
+func (p *placement) decideControllers(rows []Resource) ([]Controller, error) {
 	controllers := slices.Concat(p.legacyControllers(), p.modernControllers(rows))
+	if err := p.handOverControllers(controllers); err != nil {
+		return nil, err
+	}
 	for _, side := range []pair.Side{pair.Modern, pair.Legacy} {
 		if c := controllerOf(controllers, side, garbageCollector); c != nil {
 			dangers := p.collectorDangers(side, rows, controllers)
@@ -46,7 +51,7 @@ func (p *placement) decideControllers(rows []Resource) []Controller {
 			}
 		}
 	}
-	return controllers
+	return controllers, nil
 }
 
 func (p *placement) collectorDangers(side pair.Side, rows []Resource, controllers []Controller) []CollectorDanger {
@@ -286,34 +291,6 @@ func controllersValue(controllers []Controller) string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, ",")
-}
-
-// legacyControllersValue is --controllers of the legacy side when the plan must turn its collector off: the list that
-// it has, with the collector taken out. "" means that nothing has to change.
-func (p *placement) legacyControllersValue(controllers []Controller, args []spec.Arg) string {
-	at := slices.IndexFunc(controllers, func(c Controller) bool {
-		return c.Side == pair.Legacy && c.ID == garbageCollector
-	})
-	if at < 0 || controllers[at].On {
-		return ""
-	}
-	if collectorOff(args) {
-		return ""
-	}
-	fact, _ := kubever.ControllerByName(garbageCollector)
-	list := []string{"*"}
-	if value, ok := lastValue(args, "controllers"); ok {
-		list = splitList(value)
-	}
-	if !enabled(fact, p.legacy, list) {
-		return ""
-	}
-	names := append(fact.AliasesIn(p.legacy), controllers[at].Name)
-	list = slices.DeleteFunc(list, func(entry string) bool { return slices.Contains(names, entry) })
-	if slices.Contains(list, "*") {
-		list = append(list, "-"+controllers[at].Name)
-	}
-	return strings.Join(list, ",")
 }
 
 // splitList reads a comma-separated flag value.

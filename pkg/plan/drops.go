@@ -9,6 +9,16 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
+// Drops lists the fields of a resource that the other side's version knows and this side's does not, whether both sides
+// see its objects or not, as pair.View has them.
+func (p *Plan) Drops(key string, side pair.Side) (paths []string, implied map[string]string) {
+	row := p.Resource(key)
+	if row == nil {
+		return nil, nil
+	}
+	return drops(&row.Resource, side, p.Side(side).Version.Minor, p.Side(side.Other()).Version.Minor)
+}
+
 // drops lists the fields of a resource that the other side's version knows and this side's does not, as paths such as
 // "spec.containers[].startupProbe": an object that this side rewrites loses them. It looks at the versions in which
 // both sides may find the resource stored; a field below one that is lost is not listed again. For the fields, and

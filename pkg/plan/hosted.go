@@ -45,7 +45,7 @@ func storesOf(f *spec.File, target Target) []Store {
 
 // inCluster are the parts of hosts with their components as pods of another cluster: what was a host's address is a
 // pod's or a service's. Components that run already stay where they are, and the controllers that see both sides are
-// left out. Certificates have the names under which pods are asked.
+// left out. Certificates have the names under which clients reach pods.
 func (b *basis) inCluster(onHosts parts) parts {
 	first, moved := b.file.Spec.Hosts[0], b.endpointsInCluster()
 	var all parts

@@ -77,9 +77,8 @@ func clientArgs(l *argList, name string, side pair.Side, c *spec.Component) {
 func (b *basis) legacyManagerArgs(l *argList, extra []spec.Arg) {
 	pki, network := b.file.Spec.PKI, b.file.Spec.Network
 	l.set("leader-elect", "true", "one of the hosts is the leader")
-	if value := b.legacyControllersValue(b.controllers, extra); value != "" {
-		l.need("controllers", value, "the garbage collector is off: "+
-			controllerOf(b.controllers, pair.Legacy, garbageCollector).Why)
+	if value, why := b.legacyControllersValue(b.controllers, extra); value != "" {
+		l.need("controllers", value, why)
 	}
 	if network.PodCIDR != "" {
 		l.set("allocate-node-cidrs", "true", "the spec names a pod CIDR")

@@ -30,8 +30,11 @@ func New(f *spec.File, target Target) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &basis{placement: places, target: target, stores: storesOf(f, target), rows: rows,
-		controllers: places.decideControllers(rows)}
+	controllers, err := places.decideControllers(rows)
+	if err != nil {
+		return nil, err
+	}
+	b := &basis{placement: places, target: target, stores: storesOf(f, target), rows: rows, controllers: controllers}
 	held := b.legacyLocks()
 	elected, err := b.elect(held)
 	if err != nil {

@@ -59,7 +59,7 @@ func (p *placement) place() ([]Resource, error) {
 		rows = append(rows, row)
 	}
 	p.followServices(rows)
-	return rows, nil
+	return rows, p.handOver(rows)
 }
 
 // row decides about one resource.
@@ -191,7 +191,7 @@ func (p *placement) owner(fact kubever.Resource, row *Resource) (pair.Owner, str
 // pseudoOwner decides about what is stored and is no API resource; followServices corrects what depends on another row.
 func (p *placement) pseudoOwner(fact kubever.Resource) (pair.Owner, string) {
 	if fact.Follows() != "" {
-		return pair.OwnerShared, "is in the store of " + fact.Follows() + " lie"
+		return pair.OwnerShared, "lies where " + fact.Follows() + " lie"
 	}
 	if p.legacyStore == p.modernStore {
 		return pair.OwnerShared, "both versions keep it in their default store, which is one"
@@ -267,7 +267,7 @@ func (p *placement) followServices(rows []Resource) {
 			continue
 		}
 		rows[i].Owner = rows[at].Owner
-		rows[i].Why = "is in the store of " + rows[at].Name + " lie"
+		rows[i].Why = "lies where " + rows[at].Name + " lie"
 		if rows[i].Legacy.Store != "" {
 			rows[i].Legacy.Store = rows[at].Legacy.Store
 		}

@@ -37,6 +37,16 @@ type APIServers struct {
 	RuntimeConfig map[string]bool `json:"runtimeConfig,omitempty"`
 	// StaleReads: one of them may read from an etcd member that lags behind, so that what it does not find may exist.
 	StaleReads bool `json:"staleReads,omitempty"`
+	// ProxyHeaders are those in which they believe a front proxy, by their arguments; nil for the usual ones.
+	ProxyHeaders *ProxyHeaders `json:"proxyHeaders,omitempty"`
+}
+
+// ProxyHeaders are the names of headers in which API servers believe a front proxy, beside X-Remote-User and the like.
+type ProxyHeaders struct {
+	User  []string `json:"user,omitempty"`
+	Group []string `json:"group,omitempty"`
+	UID   []string `json:"uid,omitempty"`
+	Extra []string `json:"extra,omitempty"` // prefixes
 }
 
 // Runtime returns what running components read of the plan. It shares nothing that they change.
@@ -44,7 +54,8 @@ func (p *Plan) Runtime() *Runtime {
 	stale := p.StaleReaders()
 	of := func(side pair.Side) APIServers {
 		return APIServers{Version: p.Side(side).Version, StaleReads: slices.Contains(stale, side),
-			RuntimeConfig: runtimeConfig(p.ComponentsOf(side, kubever.APIServer))}
+			RuntimeConfig: runtimeConfig(p.ComponentsOf(side, kubever.APIServer)),
+			ProxyHeaders:  proxyHeaders(p.ComponentsOf(side, kubever.APIServer))}
 	}
 	r := &Runtime{Name: p.Name, Kubelet: p.Kubelet, Legacy: of(pair.Legacy), Modern: of(pair.Modern),
 		CustomResources: p.CustomResources}
@@ -80,6 +91,38 @@ func runtimeConfig(servers []Component) map[string]bool {
 		}
 	}
 	return settings
+}
+
+// proxyHeaders joins the headers that several API servers believe.
+func proxyHeaders(servers []Component) *ProxyHeaders {
+	h := &ProxyHeaders{}
+	flags := map[string]struct {
+		usual string
+		into  *[]string
+	}{
+		"requestheader-username-headers":     {"X-Remote-User", &h.User},
+		"requestheader-group-headers":        {"X-Remote-Group", &h.Group},
+		"requestheader-uid-headers":          {"X-Remote-Uid", &h.UID},
+		"requestheader-extra-headers-prefix": {"X-Remote-Extra-", &h.Extra},
+	}
+	unusual := false
+	for _, c := range servers {
+		for _, a := range c.Args {
+			flag, known := flags[kubever.FlagName(a.Name)]
+			if !known {
+				continue
+			}
+			for _, name := range splitList(a.Value) {
+				if !strings.EqualFold(name, flag.usual) && !slices.Contains(*flag.into, name) {
+					*flag.into, unusual = append(*flag.into, name), true
+				}
+			}
+		}
+	}
+	if !unusual {
+		return nil
+	}
+	return h
 }
 
 // TurnsOff reports whether --runtime-config turns a resource off: "apps/v1beta1=false",

@@ -101,15 +101,11 @@ func hostedFiles(p *plan.Plan) ([]File, error) {
 		return nil, err
 	}
 	policyMap := string(rules)
-	files := []File{}
-	add := func(file string, data []byte, err error) error {
-		files = append(files, File{Path: file, Mode: private, Data: data})
-		return err
-	}
 	data, err := document("Written by fusionctl render. Change the spec, not this file.", hostedNamespace(p))
-	if err := add(hostedName+"/00-namespace.yaml", data, err); err != nil {
+	if err != nil {
 		return nil, err
 	}
+	files := []File{{Path: hostedName + "/00-namespace.yaml", Mode: private, Data: data}}
 	components := hostedComponents(p)
 	for i := range components {
 		c := &components[i]
@@ -117,11 +113,73 @@ func hostedFiles(p *plan.Plan) ([]File, error) {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
 		data, err := hostedManifest(p, c, len(p.Hosts), policyMap)
-		if err := add(hostedFile(i, c), data, err); err != nil {
+		if err != nil {
 			return nil, err
 		}
+		files = append(files, File{Path: hostedFile(i, c), Mode: private, Data: data})
 	}
 	return files, nil
+}
+
+// HostedPart is one component of a hosted plan, and its objects.
+type HostedPart struct {
+	Component *plan.Component
+	Manifest  []byte // documents of YAML: what Files writes for the component
+	Kind      string // of the object that has the pods: Deployment or StatefulSet; its name is the component's
+	Secrets   []HostedSecret
+}
+
+// HostedSecret is a Secret that the pods of a component have files from, which no manifest holds.
+type HostedSecret struct {
+	Name string
+	// Files are the paths of the plan by their keys in the Secret. Without any, the component reads a directory of
+	// which the plan knows no file: its owner fills the Secret.
+	Files     map[string]string
+	Directory string // that the component sees, of one without Files
+}
+
+// HostedParts are the components of a hosted plan that run in a cluster, in the plan's order. Errors: those of Files.
+func HostedParts(p *plan.Plan) ([]HostedPart, error) {
+	if p.Target != plan.Hosted {
+		return nil, fmt.Errorf("target %q: want a hosted plan", p.Target)
+	}
+	if err := checkText(p); err != nil {
+		return nil, err
+	}
+	files, err := hostedFiles(p)
+	if err != nil {
+		return nil, err
+	}
+	components := hostedComponents(p)
+	parts := make([]HostedPart, 0, len(components))
+	for i := range components {
+		c := &components[i]
+		part := HostedPart{Component: c, Manifest: files[i+1].Data, Kind: hostedKind(c)} // after the namespace
+		if named := secretFiles(p, c); len(named) > 0 {
+			s := HostedSecret{Name: secretOf(c), Files: map[string]string{}}
+			for _, f := range named {
+				s.Files[f.Key] = f.Path
+			}
+			part.Secrets = append(part.Secrets, s)
+		}
+		texts := configTexts(p, c, "")
+		for j := range c.Mounts {
+			if m := &c.Mounts[j]; m.ReadOnly && !holdsAny(p, c, m, texts) {
+				part.Secrets = append(part.Secrets, HostedSecret{Name: directorySecret(c, m),
+					Directory: path.Clean("/" + m.Path)})
+			}
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+// hostedKind is the kind of the object that has the pods of a component.
+func hostedKind(c *plan.Component) string {
+	if c.Kind == plan.Etcd {
+		return "StatefulSet"
+	}
+	return "Deployment"
 }
 
 // checkHosted refuses what a pod of another cluster cannot have: a file of a host that nothing in the plan names one by

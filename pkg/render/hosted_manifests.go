@@ -133,7 +133,7 @@ func configMap(p *plan.Plan, c *plan.Component, texts []configText) *yaml.Node {
 	)
 }
 
-// service is the name under which a component is asked: that of an API server balances, that of a store names each
+// service is the name under which clients reach a component: that of an API server balances, that of a store names each
 // member.
 func service(p *plan.Plan, c *plan.Component) *yaml.Node {
 	port := func(name string, at int) *yaml.Node {
@@ -169,9 +169,7 @@ func workload(p *plan.Plan, c *plan.Component, replicas int, texts []configText)
 		{"replicas", number(replicas)},
 		{"selector", object(field{"matchLabels", selector(c)})},
 	}
-	kind := "Deployment"
 	if c.Kind == plan.Etcd {
-		kind = "StatefulSet"
 		fields = append(fields,
 			field{"serviceName", text(c.Name)},
 			field{"podManagementPolicy", text("Parallel")}, // a member waits for the others
@@ -190,7 +188,7 @@ func workload(p *plan.Plan, c *plan.Component, replicas int, texts []configText)
 	}
 	return object(
 		field{"apiVersion", text("apps/v1")},
-		field{"kind", text(kind)},
+		field{"kind", text(hostedKind(c))},
 		field{"metadata", metadata(p, c, c.Name)},
 		field{"spec", object(append(fields, field{"template", podTemplate(p, c, texts)})...)},
 	)

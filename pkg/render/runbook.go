@@ -214,7 +214,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 	return v
 }
 
-// servedAt is the address at which the modern API server of a host is asked from elsewhere.
+// servedAt is the address at which clients elsewhere reach the modern API server of a host.
 func servedAt(p *plan.Plan, h spec.Host) string {
 	for _, c := range p.ComponentsOf(pair.Modern, kubever.APIServer) {
 		if address, ok := c.Arg("bind-address"); ok && c.Host == h.Name && address != "0.0.0.0" && address != "::" &&

@@ -52,6 +52,9 @@ type Spec struct {
 	Gateway *Gateway `json:"gateway,omitempty"`
 	// overrides of the layout's owners; the last entry that names a resource wins
 	Owners []Owning `json:"owners,omitempty"`
+	// HandedOver are workloads of the legacy side that are the modern side's now: RESOURCE.GROUP. Transitions hand them
+	// over.
+	HandedOver []string `json:"handedOver,omitempty"`
 	// absent: pods that are created through the modern API server are left as they are
 	Pods *Pods `json:"pods,omitempty"`
 	// what the policy of the modern API server allows to its users
@@ -61,7 +64,41 @@ type Spec struct {
 	// files, and directories of files, that are on every host besides those that arguments of an existing legacy side
 	// name
 	HostFiles []string `json:"hostFiles,omitempty"`
+
+	Operation `json:",inline"`
 }
+
+// Operation is what fusionctl operator heeds of an object, and no other verb.
+type Operation struct {
+	// the operator changes nothing, and goes on looking
+	Paused bool `json:"paused,omitempty"`
+	// which transitions of what runs wait until a person has approved their plan; default Automatic
+	Approval Approval `json:"approval,omitempty"`
+	// what becomes of the pods of a control plane whose object is deleted; default Keep
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// Approval says which transitions wait for a person. None does that begins with nothing.
+type Approval string
+
+const (
+	ApprovalAutomatic Approval = "Automatic" // those with a step that has no way back
+	ApprovalManual    Approval = "Manual"    // all
+)
+
+// Approvals lists the words, for help texts and validation.
+var Approvals = []string{string(ApprovalAutomatic), string(ApprovalManual)}
+
+// DeletionPolicy says what becomes of the pods, the Secrets and the data of a control plane whose object is deleted.
+type DeletionPolicy string
+
+const (
+	DeletionKeep   DeletionPolicy = "Keep"   // they stay, and run on without the operator
+	DeletionDelete DeletionPolicy = "Delete" // the whole namespace is deleted, with the stores in it
+)
+
+// DeletionPolicies lists the policies, for help texts and validation.
+var DeletionPolicies = []string{string(DeletionKeep), string(DeletionDelete)}
 
 // Layout is a set of defaults for owners and locations.
 type Layout string

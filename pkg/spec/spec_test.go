@@ -213,3 +213,13 @@ spec:
 		t.Errorf("without any: %v, want both stores named", err)
 	}
 }
+
+// A text that is used again and again by its anchor counts each time: a spec of a megabyte took minutes.
+func TestLongTextsOfAnchorsCount(t *testing.T) {
+	text := "apiVersion: kubefusion.dev/v1alpha1\nkind: FusedControlPlane\nmetadata: {name: &a " +
+		strings.Repeat("x", 300_000) + "}\nspec:\n  hosts: [" + strings.Repeat("{name: *a, address: *a},", 5000) + "]\n"
+	_, err := spec.Load("spec.yaml", []byte(text))
+	if err == nil || !strings.Contains(err.Error(), "use of an anchor") {
+		t.Errorf("Load = %.300v, want the limit", err)
+	}
+}

@@ -34,6 +34,12 @@ func validate(f *File, ps *strictyaml.Problems) {
 	v.network()
 	v.pki()
 	v.hostFiles()
+	if s.DeletionPolicy != "" {
+		v.oneOf("spec.deletionPolicy", string(s.DeletionPolicy), DeletionPolicies)
+	}
+	if s.Approval != "" {
+		v.oneOf("spec.approval", string(s.Approval), Approvals)
+	}
 	v.gateway()
 	v.stores()
 	v.side("spec.legacy", &s.Legacy)
@@ -42,6 +48,7 @@ func validate(f *File, ps *strictyaml.Problems) {
 	v.pods()
 	v.controllers()
 	v.owners()
+	v.handedOver()
 	v.access()
 	v.accepts()
 }
@@ -107,7 +114,10 @@ func (v *validator) oneOf(path, value string, words []string) {
 	v.expect(path, value, want)
 }
 
-var labelPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+// LabelPattern is the grammar of DNS labels, as the names of hosts and stores are.
+const LabelPattern = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+
+var labelPattern = regexp.MustCompile(LabelPattern)
 
 // IsLabel reports whether a text is a DNS label, as the names of hosts and stores are.
 func IsLabel(text string) bool { return labelPattern.MatchString(text) }

@@ -69,10 +69,11 @@ func (v *validator) accessRule(at string, a *Access) {
 	}
 }
 
-var subjectKinds = []string{"User", "Group", "ServiceAccount"}
+// SubjectKinds lists the kinds of subjects, for validation.
+var SubjectKinds = []string{"User", "Group", "ServiceAccount"}
 
 func (v *validator) subject(at string, s *Subject) {
-	v.oneOf(at+".kind", s.Kind, subjectKinds)
+	v.oneOf(at+".kind", s.Kind, SubjectKinds)
 	if s.Kind == "ServiceAccount" {
 		if !isSubdomain(s.Name) {
 			v.expect(at+".name", s.Name, "want the name of a service account")

@@ -1,5 +1,5 @@
 // Package storage reads the format in which API servers of Kubernetes 1.6 to 1.36 store objects: the grammar of keys,
-// the envelope of a value and the metadata in it, in protobuf, JSON and CBOR. It decodes no more than it is asked for,
+// the envelope of a value and the metadata in it, in protobuf, JSON and CBOR. It decodes no more than it is told to,
 // and walks values without copying them.
 //
 // Its package objects knows the types of what is stored as a whole.

@@ -30,18 +30,23 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 		return t, err
 	}
 	b.nodes(false)
+	b.beforeHandOver()
 	b.stop()
 	b.stopped()
 	b.stores()
 	b.servers(pair.Legacy, Legacy)
 	b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
-	b.existing()
+	if len(b.sets) == 0 {
+		b.existing()
+	}
+	b.handOver()
 	b.servers(pair.Modern, Modern)
 	b.wayBack(Modern)
 	b.start(ModernMgr, b.changed(daemon(pair.Modern)), true)
 	if err := b.joint(); err != nil {
 		return t, err
 	}
+	b.afterHandOver()
 	b.nodes(true)
 	b.tidy()
 	b.wayBack(Tidy)
@@ -108,7 +113,8 @@ type builder struct {
 	from, to    Setup
 	steps       []Step
 	crossings   []crossing
-	changes     []change // in the order of the components, of hosts that both plans have first
+	sets        []kubever.HandOver // that are handed over
+	changes     []change           // in the order of the components, of hosts that both plans have first
 	disk, final map[place]render.File
 }
 
@@ -140,6 +146,7 @@ func (b *builder) read() error {
 			b.changes = append(b.changes, change{was: &was[i]})
 		}
 	}
+	b.readHandOver(was, is)
 	return nil
 }
 
@@ -519,7 +526,7 @@ func neededArgs(c *plan.Component) []string {
 	return args
 }
 
-// wayBack is the gate on the way back: what stands against it is found while everything serves. It is asked first of
+// wayBack is the gate on the way back: what stands against it is found while everything serves. It comes first of
 // all, and again when the controllers have stopped and the servers have not.
 func (b *builder) wayBack(phase Phase) {
 	var checks []Check
@@ -597,6 +604,7 @@ func (b *builder) prepare() {
 			Do: &Action{Kind: RunChecks, Before: slices.Concat(NoKeysOf(b.from.Plan, moves, false),
 				UnusedStores(b.from.Plan, b.to.Plan, moves))}})
 	}
+	b.mayGo()
 	p := b.from.Plan
 	if p == nil {
 		p = b.to.Plan

@@ -12,7 +12,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// Node is a node whose kubelet changes, and how both API servers are asked about it: from the node itself, with the
+// Node is a node whose kubelet changes, and how both API servers are queried for it: from the node itself, with the
 // certificate of its kubelet, which may read what concerns it on either side.
 type Node struct {
 	Name    string          `json:"name"`

@@ -29,10 +29,17 @@ func refuse(from, to Setup, facts Facts) []string {
 		}
 	}
 	reasons = append(reasons, refuseNodes(from, to)...)
+	reasons = append(reasons, refuseHandOver(from, to)...)
 	if from.Plan == nil || to.Plan == nil || len(reasons) > 0 {
 		return reasons
 	}
-	a, b := from.Plan, to.Plan
+	return refusePlans(from.Plan, to.Plan, facts)
+}
+
+// refusePlans lists what stands against going from one plan to another, wherever their components run.
+func refusePlans(a, b *plan.Plan, facts Facts) []string {
+	var reasons []string
+	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	if a.Name != b.Name {
 		add("metadata.name: %q and %q are two clusters", a.Name, b.Name)
 	}

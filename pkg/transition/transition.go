@@ -6,6 +6,7 @@ package transition
 import (
 	"io/fs"
 
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -65,16 +66,17 @@ type Phase string
 
 // Phases in their order. What acts is stopped before what it depends on changes, and started after it.
 const (
-	Prepare   Phase = "prepare" // checks, and snapshots of the stores
-	Stop      Phase = "stop"    // of controllers and schedulers, then servers, then stores
-	Stores    Phase = "stores"  // etcd
-	Legacy    Phase = "legacy API server"
-	LegacyMgr Phase = "legacy controllers" // and scheduler
-	Modern    Phase = "modern API server"
-	ModernMgr Phase = "modern controllers"
-	Joint     Phase = "joint controllers" // those that see both sides
-	Nodes     Phase = "nodes"             // kubelets, node by node
-	Tidy      Phase = "tidy"              // files that no component reads any more
+	Prepare     Phase = "prepare" // checks, and snapshots of the stores
+	Stop        Phase = "stop"    // of controllers and schedulers, then servers, then stores
+	Stores      Phase = "stores"  // etcd
+	Legacy      Phase = "legacy API server"
+	LegacyMgr   Phase = "legacy controllers" // and scheduler
+	HandingOver Phase = "hand over"          // of objects, while no controller acts for them
+	Modern      Phase = "modern API server"
+	ModernMgr   Phase = "modern controllers"
+	Joint       Phase = "joint controllers" // those that see both sides
+	Nodes       Phase = "nodes"             // kubelets, node by node
+	Tidy        Phase = "tidy"              // files that no component reads any more
 )
 
 // Kind is what an action does.
@@ -91,8 +93,14 @@ const (
 	// Before, they record the pods of Node and foretell what restarts.
 	ChangeKubelet  Kind = "change kubelet"
 	RestoreKubelet Kind = "restore kubelet"
-	RunChecks      Kind = "check" // nothing but Before
-	ByHand         Kind = "by hand"
+	// ApplyObjects and RemoveObjects are about the objects of Workload in a cluster; data that it claimed stays.
+	ApplyObjects  Kind = "apply objects"
+	RemoveObjects Kind = "remove objects"
+	// HandOver takes objects from the legacy side to the modern one, HandBack brings them back.
+	HandOver  Kind = "hand over"
+	HandBack  Kind = "hand back"
+	RunChecks Kind = "check" // nothing but Before
+	ByHand    Kind = "by hand"
 )
 
 // Action changes one thing. It is idempotent: done already, it changes nothing.
@@ -107,16 +115,38 @@ type Action struct {
 	Store  *plan.Store `json:"store,omitempty"`
 	Marks  *Marks      `json:"marks,omitempty"`
 	Node   *Node       `json:"node,omitempty"`
-	Text   string      `json:"text,omitempty"` // what a person does
+	// Workload is what ApplyObjects and RemoveObjects are about.
+	Workload *Workload `json:"workload,omitempty"`
+	Text     string    `json:"text,omitempty"`    // what a person does
+	Objects  *Objects  `json:"objects,omitempty"` // of HandOver and HandBack
 }
 
-// Access is how an API server is asked from a host: its URL, and paths of the certificates.
+// Workload is a component of a hosted plan.
+type Workload struct {
+	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"` // of the object that has its pods: Deployment or StatefulSet
+	Name      string `json:"name"`
+	Manifest  []byte `json:"manifest,omitempty"` // its objects, documents of YAML; not of checks
+}
+
+// Access is how an API server is queried from a host: its URL, and paths of the certificates.
 type Access struct {
 	Side   pair.Side `json:"side"`
 	Server string    `json:"server"`
 	CA     string    `json:"ca"`
 	Cert   string    `json:"cert"`
 	Key    string    `json:"key"`
+}
+
+// Objects are those of resources that go from one store to another.
+type Objects struct {
+	// Record is the name of the record of what went, the same for both directions: a DNS label.
+	Record string        `json:"record"`
+	Names  []string      `json:"names"` // of the resources, for people
+	Plan   handover.Plan `json:"plan"`
+	From   plan.Store    `json:"from"`
+	To     plan.Store    `json:"to"`
+	Pods   string        `json:"pods"` // the name of the one of both that has the pods
 }
 
 // Marks are what the controllers of both sides put into the API, and leave there when they stop.
@@ -157,20 +187,24 @@ const (
 	Settled     CheckKind = "settled"      // no namespace that has Marks is being deleted
 	Released    CheckKind = "released"     // there are no Marks
 	Program     CheckKind = "kubelet"      // Path is a kubelet of Version
+	RolledOut   CheckKind = "rolled out"   // every pod of Workload is there as it is to be, and ready
+	NoPods      CheckKind = "no pods"      // of Workload
 	NodeRights  CheckKind = "node rights"  // the modern API server allows Node's kubelet what it needs
 	NodeReady   CheckKind = "node ready"   // for both sides, with a kubelet of Node.To, and heartbeats are seen
 	NodePods    CheckKind = "node pods"    // those recorded; what was foretold has restarted, and nothing else
 	Budgets     CheckKind = "budgets"      // what restarts on Node breaks no PodDisruptionBudget of those Asked
+	MayGo       CheckKind = "may go"       // nothing stands against handing Objects over, or back
+	Adopted     CheckKind = "adopted"      // the controllers there act for Objects; their pods are those of before
 )
 
-// Check is what a host is asked.
+// Check is what is verified on a host.
 type Check struct {
 	Kind  CheckKind   `json:"kind"`
 	Path  string      `json:"path,omitempty"`
 	File  *File       `json:"file,omitempty"`
 	Probe *plan.Probe `json:"probe,omitempty"`
 	CA    string      `json:"ca,omitempty"` // path of the certificate by which the probe's server is known
-	// Cert and Key are paths of the client certificate with which the probe's server is asked; "" for none.
+	// Cert and Key are paths of the client certificate with which the probe's server is queried; "" for none.
 	Cert    string   `json:"cert,omitempty"`
 	Key     string   `json:"key,omitempty"`
 	Version string   `json:"version,omitempty"`
@@ -184,7 +218,9 @@ type Check struct {
 	Map         *pair.Map            `json:"map,omitempty"`
 	Accept      []finding.Acceptance `json:"accept,omitempty"`
 	Marks       *Marks               `json:"marks,omitempty"`
+	Workload    *Workload            `json:"workload,omitempty"`
 	Node        *Node                `json:"node,omitempty"`
 	Asked       []Access             `json:"asked,omitempty"`
+	Objects     *Objects             `json:"objects,omitempty"`
 	Hint        string               `json:"hint,omitempty"` // the way out when it fails
 }

@@ -86,6 +86,10 @@ func journeys(t *testing.T) map[string][2]Setup {
 	pairs["install with nodes"] = [2]Setup{{}, both}
 	pairs["a node to none"] = [2]Setup{first, {}}
 	pairs["kubelets there newer"] = [2]Setup{at("version: 1.33.1, nodes: [" + one + "]"), first}
+	pairs["hand over"] = [2]Setup{handing(t, splitExample, "", render.StaticPod),
+		handing(t, splitExample, "deployments.apps", render.StaticPod)}
+	pairs["hand over, of units"] = [2]Setup{handing(t, splitExample, "", render.Systemd),
+		handing(t, splitExample, "deployments.apps", render.Systemd)}
 	for _, from := range kubever.Minors() {
 		for _, to := range []string{"1.24", "1.33", "1.36"} {
 			if from < 24 {

@@ -17,7 +17,8 @@ import (
 func (t *Transition) Validate() error {
 	hosts, ids := map[string]bool{}, map[string]bool{}
 	for _, h := range t.Hosts {
-		if _, err := netip.ParseAddr(h.Address); err != nil || !spec.IsNodeName(h.Name) || hosts[h.Name] {
+		address, err := netip.ParseAddr(h.Address)
+		if err != nil || address.Zone() != "" || !spec.IsNodeName(h.Name) || hosts[h.Name] { // a zone may be any text
 			return fmt.Errorf("host %q, %q: want a DNS label, once, and an IP address", h.Name, h.Address)
 		}
 		hosts[h.Name] = true
@@ -41,7 +42,8 @@ func (t *Transition) Validate() error {
 
 // back are the kinds that may be the inverse of one.
 var back = map[Kind][]Kind{PutFile: {PutFile, RemoveFile}, RemoveFile: {PutFile}, StartUnit: {StopUnit},
-	StopUnit: {StartUnit}, ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet}}
+	StopUnit: {StartUnit}, ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet},
+	HandOver: {HandBack}}
 
 // aboutNodes are the checks that are about a node.
 var aboutNodes = []CheckKind{NodeRights, NodeReady, NodePods, Budgets}
@@ -70,10 +72,13 @@ func (s *Step) validate() error {
 	return nil
 }
 
-// object is the file or unit that an action changes.
+// object is the file, the unit or the record of objects that an action changes.
 func (a *Action) object() string {
-	if a.File != nil {
+	switch {
+	case a.File != nil:
 		return a.File.Path
+	case a.Objects != nil:
+		return a.Objects.Record
 	}
 	return a.Unit
 }
@@ -97,6 +102,10 @@ func (a *Action) changes() string {
 		return "change the kubelet of " + a.Node.Name + ", to " + a.Node.To.String() + " at the modern API server"
 	case RestoreKubelet:
 		return "restore the kubelet of " + a.Node.Name + ", to " + a.Node.To.String() + " at the legacy API server"
+	case HandOver:
+		return "hand " + strings.Join(a.Objects.Names, ", ") + " over to the modern side"
+	case HandBack:
+		return "hand " + strings.Join(a.Objects.Names, ", ") + " back to the legacy side"
 	}
 	return ""
 }
@@ -137,6 +146,13 @@ func (a *Action) validate() error {
 		if a.Marks == nil {
 			return errors.New("says not what it releases")
 		}
+	case HandOver, HandBack:
+		if err := a.Objects.validate(); err != nil {
+			return err
+		}
+		if a.Objects.Plan.Back != (a.Kind == HandBack) {
+			return errors.New("goes in the other direction")
+		}
 	case RunChecks, ByHand:
 	default:
 		return fmt.Errorf("action %q: not known", a.Kind)
@@ -160,9 +176,25 @@ func (a *Action) validate() error {
 		incomplete := noNode || c.Kind == Certificate && c.Certificate == nil ||
 			(c.Kind == Ready || c.Kind == Gone) && c.Probe == nil || c.Kind == StoresAgree && c.Map == nil ||
 			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0) ||
-			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil
+			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil ||
+			(c.Kind == MayGo || c.Kind == Adopted) && c.Objects.validate() != nil
 		if c.Kind == FileIs && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) || incomplete {
 			return fmt.Errorf("check %q of %q: is incomplete", c.Kind, c.Path)
+		}
+	}
+	return nil
+}
+
+// validate checks what a hand-over goes by.
+func (o *Objects) validate() error {
+	if o == nil || !spec.IsLabel(o.Record) || len(o.Names) == 0 || len(o.Plan.Resources) == 0 ||
+		o.Plan.Prefix == "" || o.Plan.Pods == "" || o.From.Name == o.To.Name ||
+		o.Pods != o.From.Name && o.Pods != o.To.Name {
+		return errors.New("want objects with a record, names, resources, and two stores of which one has the pods")
+	}
+	for _, r := range o.Plan.Resources {
+		if r.Key == "" || r.Kind == "" || r.StoredAs == "" {
+			return fmt.Errorf("resource %q: is incomplete", r.Key)
 		}
 	}
 	return nil

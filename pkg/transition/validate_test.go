@@ -30,6 +30,7 @@ func TestValidateWantsWhatNewWrites(t *testing.T) {
 		"a put":                  {here, put("/etc/a"), true},
 		"a unit":                 {here, unit("etcd.service", "start etcd"), true},
 		"an option of ssh":       {Host{"cp-1", "-oProxyCommand=id"}, put("/etc/a"), false},
+		"a zone":                 {Host{"cp-1", "fe80::1%$(id)"}, put("/etc/a"), false},
 		"a host above":           {Host{"..", "192.0.2.1"}, with(func(s *Step) { s.Host = ".." }), false},
 		"no host":                {here, with(func(s *Step) { s.Host = "cp-2" }), false},
 		"a path above":           {here, put("/../../etc/a"), false},

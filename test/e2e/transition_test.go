@@ -115,6 +115,16 @@ func (f *nodesPair) fails(verb, done, says string) {
 
 // stops kills apply or undo when it has begun a step.
 func (f *nodesPair) stops(verb, done, title string, steps map[string]string) {
+	f.t.Helper()
+	f.killedAt(transitionWords(verb, done), verb, title, steps)
+	status, err := f.nodes[0].Run(f.t.Context(), "fusionctl", "transition", "status", stepsFile)
+	if err == nil || !strings.Contains(status, fmt.Sprintf(" of %d steps done", len(steps))) {
+		f.t.Errorf("status after %s was killed at %s: %v\n%s", verb, title, err, status)
+	}
+}
+
+// killedAt kills a command line of apply or undo when it has begun a step.
+func (f *nodesPair) killedAt(words []string, verb, title string, steps map[string]string) {
 	t := f.t
 	t.Helper()
 	event := map[string]string{"apply": "begun", "undo": "undoing"}[verb]
@@ -122,7 +132,7 @@ func (f *nodesPair) stops(verb, done, title string, steps map[string]string) {
 	if id == "" {
 		t.Fatalf("no step %q: %v", title, steps)
 	}
-	script := strings.Join(transitionWords(verb, done), " ") + ` > /root/records 2>&1 &
+	script := strings.Join(words, " ") + ` > /root/records 2>&1 &
 		until grep -q '"step":"` + id + `","event":"` + event + `"' /root/records; do
 			kill -0 $! || { cat /root/records; exit 1; }
 			sleep 0.02
@@ -133,10 +143,6 @@ func (f *nodesPair) stops(verb, done, title string, steps map[string]string) {
 	out, err := f.nodes[0].Run(t.Context(), "sh", "-c", script)
 	if err != nil || !strings.Contains(out, "killed: 137") {
 		t.Fatalf("%s, to be killed at step %s, %s: %v\n%s", verb, id, title, err, out)
-	}
-	status, err := f.nodes[0].Run(t.Context(), "fusionctl", "transition", "status", stepsFile)
-	if err == nil || !strings.Contains(status, fmt.Sprintf(" of %d steps done", len(steps))) {
-		t.Errorf("status after %s was killed at step %s: %v\n%s", verb, id, err, status)
 	}
 }
 

@@ -238,7 +238,7 @@ type memberStatus struct {
 	err      error
 }
 
-// Version is what a member answers when it is asked for its version.
+// Version is what a member answers to a request for its version.
 type Version struct {
 	Endpoint string
 	Version  string // "" when Err is set, and of a member that does not say it to this client

@@ -70,10 +70,10 @@ func (e *stopError) Error() string { return e.err.Error() }
 const (
 	probeEvery = 5 * time.Second
 	// A watch on which nothing comes may be one to which nothing happens. Every server says so after 10 minutes, and
-	// those since 3.3 when they are asked.
+	// those since 3.3 when they are queried.
 	askProgress   = time.Minute
 	silence       = 12 * time.Minute
-	silenceIfAsks = 3 * askProgress // of a server that answers when it is asked
+	silenceIfAsks = 3 * askProgress // of a server that answers a request for progress
 )
 
 // watchMember watches one member until it fails. It calls there when the watch stands.
@@ -174,7 +174,7 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 			}
 			there()
 			// Asked for progress, servers before 3.4.25 and 3.5.8 tell a revision whose changes may still be on their
-			// way. That the watch is alive is all that such an answer is taken for; what a server tells of its own
+			// way. That the watch is alive is all that such an answer is taken for; what a server reports of its own
 			// accord can be trusted.
 			asked := r.WatchId < 0
 			if asked {

@@ -67,6 +67,17 @@ func (w *Writer) Delete(ctx context.Context, keys []move.KeyAt) (bool, error) {
 	return w.guarded(ctx, guards, ops)
 }
 
+// Replace puts the values of the entries, with their leases, all of them, or none when one of the keys is not at its
+// ModRevision any more.
+func (w *Writer) Replace(ctx context.Context, entries []etcd.Entry) (bool, error) {
+	guards, ops := make([]clientv3.Cmp, len(entries)), make([]clientv3.Op, len(entries))
+	for i, e := range entries {
+		guards[i] = clientv3.Compare(clientv3.ModRevision(string(e.Key)), "=", e.ModRevision)
+		ops[i] = clientv3.OpPut(string(e.Key), string(e.Value), clientv3.WithLease(clientv3.LeaseID(e.Lease)))
+	}
+	return w.guarded(ctx, guards, ops)
+}
+
 // guarded does the operations if all guards hold, and the lock, if there is one, exists.
 func (w *Writer) guarded(ctx context.Context, guards []clientv3.Cmp, ops []clientv3.Op) (bool, error) {
 	var otherwise []clientv3.Op

@@ -305,6 +305,9 @@ func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.
 		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s), which is off, would delete %s owned by "+
 			"%s %s: it %s", side, plane.Version, objects, kind.APIVersion, kind.Kind, why)
 		f.Fix = "keep the garbage collector off"
+		if seen == gc.Absent {
+			f.Fix += "; fusionctl controllers delete those whose owner is on neither side"
+		}
 	}
 	r.add(store.Name, kind.Dependent, f)
 }

@@ -31,6 +31,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/pause"
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -82,6 +83,8 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return h.snapshot(ctx, a.Store)
 	case transition.Release:
 		return release(ctx, a.Marks)
+	case transition.HandOver, transition.HandBack:
+		return h.handOver(ctx, a.Objects)
 	case transition.ByHand:
 		return h.ByHand(a.Text)
 	}
@@ -251,6 +254,12 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return h.nodePods(ctx, c.Node)
 	case transition.Budgets:
 		return budgets(ctx, c)
+	case transition.MayGo:
+		return h.withObjects(ctx, c.Objects, (*handover.Job).Check)
+	case transition.Adopted:
+		return h.withObjects(ctx, c.Objects, func(j *handover.Job, ctx context.Context) error {
+			return h.wait(ctx, strings.Join(c.Objects.Names, ", ")+" are not taken over", j.Adopted)
+		})
 	}
 	return fmt.Errorf("check %q: not known", c.Kind)
 }

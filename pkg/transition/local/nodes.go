@@ -368,10 +368,9 @@ func kubeletProgram(ctx context.Context, c *transition.Check) error {
 	return nil
 }
 
-// nodeNeeds is what a kubelet cannot do without, as an authorizer is asked. What it may read of config maps and secrets
-// follows from its pods.
-// Source: the system:node role of 1.36. A kubelet without rights was seen to renew no Lease, and one whose list of
-// services is refused to kill containers that it cannot start.
+// nodeNeeds is what a kubelet cannot do without, in the terms of an authorizer. What it may read of config maps and
+// secrets follows from its pods. Source: the system:node role of 1.36. A kubelet without rights was seen to renew no
+// Lease, and one whose list of services is refused to kill containers that it cannot start.
 func nodeNeeds(node string) []authorizationv1.ResourceAttributes {
 	const coordination = "coordination.k8s.io"
 	return []authorizationv1.ResourceAttributes{

@@ -1,6 +1,6 @@
 // Package roadmap recommends a sequence of transitions by which a cluster comes to a modern release: install, the
-// modern side up, nodes over. For each stage it says what changes in the spec, what is gained, which findings it
-// brings, what starts again, and what has to be read or done before.
+// modern side up, workloads handed over, nodes over. For each stage it says what changes in the spec, what is gained,
+// which findings it brings, what starts again, and what has to be read or done before.
 package roadmap
 
 import (
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -40,6 +41,7 @@ type Kind string
 const (
 	Install  Kind = "install"
 	ModernUp Kind = "modern up"
+	HandOver Kind = "hand over"
 	Nodes    Kind = "nodes over"
 )
 
@@ -135,6 +137,16 @@ func New(file func() (*spec.File, error), target render.Target, to kubever.Versi
 			m.Stages, last = append(m.Stages, stage), next
 		}
 	}
+	if handed, err := r.handOver(to, wantsNodes); err != nil {
+		return nil, err
+	} else if handed != nil {
+		stage, err := r.stage(HandOver, last, handed)
+		if err != nil {
+			return nil, err
+		}
+		stage.Change = []string{"spec.handedOver: [" + strings.Join(r.handed, ", ") + "]"}
+		m.Stages, last = append(m.Stages, stage), handed
+	}
 	behind := last.Kubelet.Minor < to.Minor
 	if wantsNodes { // some are there already: they stay what they are until the servers are newer
 		behind = last.ModernKubelet.Minor < to.Minor
@@ -173,6 +185,31 @@ type router struct {
 	// kubelets is the version of those that are at the modern API server already, whatever its version will be; nil for
 	// the default
 	kubelets *kubever.Version
+	handed   []string // resources that are handed over
+}
+
+// handOver plans the spec with everything handed over for which the modern side runs the controllers; nil where that is
+// nothing.
+func (r *router) handOver(modern kubever.Version, nodes bool) (last *plan.Plan, err error) {
+	f, err := r.file()
+	if err != nil || f.Spec.Layout == spec.LayoutShared {
+		return nil, err
+	}
+	for _, set := range kubever.HandOvers() {
+		before := r.handed
+		for _, key := range set.Subjects {
+			fact, _ := kubever.ResourceByKey(key)
+			stored, _ := fact.StoredAs(kubever.Newest)
+			r.handed = append(slices.Clone(r.handed), fact.Name+"."+stored.Group)
+		}
+		p, err := r.plan(&modern, nodes)
+		if err != nil { // not there, or without controllers: it stays where it is
+			r.handed = before
+			continue
+		}
+		last = p
+	}
+	return last, nil
 }
 
 // plan plans the spec with another modern version, nil for its own, and with nodes at the modern API server.
@@ -181,6 +218,7 @@ func (r *router) plan(modern *kubever.Version, nodes bool) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.Spec.HandedOver = r.handed
 	r.hasImages = slices.ContainsFunc(images(&f.Spec.Modern), func(image *string) bool { return *image != "" })
 	if modern != nil && *modern != f.Spec.Modern.Version {
 		f.Spec.Modern.Version = *modern
@@ -404,7 +442,8 @@ func left(p *plan.Plan) []string {
 	keys := []string{}
 	for i := range p.Resources {
 		row := &p.Resources[i]
-		if !row.Pseudo && row.Legacy.Store != "" && (row.Owner == pair.OwnerLegacy || row.Owner == pair.OwnerSplit) {
+		if !row.Pseudo && !row.HandedOver && row.Legacy.Store != "" &&
+			(row.Owner == pair.OwnerLegacy || row.Owner == pair.OwnerSplit) {
 			keys = append(keys, row.Key)
 		}
 	}

@@ -114,8 +114,12 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 		kinds []Kind
 		check func(m *Roadmap) string // what is wrong
 	}{
-		{"at the newest already", text(t, split), "1.36", []Kind{Install, Nodes}, func(m *Roadmap) string {
-			n := m.Stages[1]
+		{"at the newest already", text(t, split), "1.36", []Kind{Install, HandOver, Nodes}, func(m *Roadmap) string {
+			if h := m.Stages[1]; len(h.Brought) > 0 || len(h.Unread) > 0 || h.Blocked() || !slices.Equal(h.Change,
+				[]string{"spec.handedOver: [deployments.apps]"}) {
+				return fmt.Sprintf("the stage that hands over is %+v", h)
+			}
+			n := m.Stages[2]
 			if !slices.Contains(n.Unread, "csinodes") || !slices.Equal(n.Started, []string{"cp-1/kube-apiserver-modern",
 				"cp-1/fusionctl-controllers"}) || n.Blocked() {
 				return fmt.Sprintf("the nodes' stage is %+v", n)
@@ -123,7 +127,7 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 			return ""
 		}},
 		{"two minors apart", text(t, split, "version: 1.36.3", "version: 1.24"), "1.36.2",
-			[]Kind{Install, ModernUp, Nodes},
+			[]Kind{Install, ModernUp, HandOver, Nodes},
 			func(m *Roadmap) string {
 				up := m.Stages[1]
 				if up.Modern != "1.36.2" || !slices.Contains(up.Lost, "autoscaling/v2beta2") ||
@@ -133,12 +137,12 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 				}
 				return ""
 			}},
-		{"nodes there already", text(t, split, "  kubelet: {", "  kubelet: {modern: {}, "), "1.36", []Kind{Install},
-			nil},
+		{"nodes there already", text(t, split, "  kubelet: {", "  kubelet: {modern: {}, "), "1.36",
+			[]Kind{Install, HandOver}, nil},
 		// They are what they are: the server goes up without them, and they follow.
 		{"older nodes there already", text(t, split, "  kubelet: {", "  kubelet: {modern: {}, ", "version: 1.36.3",
-			"version: 1.33.1"), "1.36", []Kind{Install, ModernUp, Nodes}, func(m *Roadmap) string {
-			up, nodes := m.Stages[1], m.Stages[2]
+			"version: 1.33.1"), "1.36", []Kind{Install, ModernUp, HandOver, Nodes}, func(m *Roadmap) string {
+			up, nodes := m.Stages[1], m.Stages[3]
 			if !slices.Contains(up.Change, "spec.kubelet.modern.version: 1.33.1, what they are") ||
 				!slices.Contains(nodes.Change, "spec.kubelet.modern.version: 1.36.3") || len(nodes.Refused) != 1 ||
 				!strings.Contains(nodes.Refused[0], "spec.kubelet.modern.nodes: list them") {
@@ -146,10 +150,11 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 			}
 			return ""
 		}},
-		{"a patch", text(t, split, "version: 1.36.3", "version: 1.36.2"), "1.36.3", []Kind{Install, ModernUp, Nodes},
-			nil},
-		{"heartbeats unseen", text(t, "pods-1.10-1.36.yaml"), "1.36", []Kind{Install, Nodes}, func(m *Roadmap) string {
-			if n := m.Stages[1]; !n.Blocked() || len(n.Brought) == 0 || n.Brought[0].Rule != "FUS084" {
+		{"a patch", text(t, split, "version: 1.36.3", "version: 1.36.2"), "1.36.3",
+			[]Kind{Install, ModernUp, HandOver, Nodes}, nil},
+		{"heartbeats unseen", text(t, "pods-1.10-1.36.yaml"), "1.36", []Kind{Install, HandOver, Nodes}, func(
+			m *Roadmap) string {
+			if n := m.Stages[2]; !n.Blocked() || len(n.Brought) == 0 || n.Brought[0].Rule != "FUS084" {
 				return fmt.Sprintf("the nodes' stage is %+v, want FUS084", n)
 			}
 			return ""
@@ -183,7 +188,8 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 				t.Errorf("%s: %s", c.name, wrong)
 			}
 		}
-		if slices.Contains(m.Left, "nodes") || !slices.Contains(m.Left, "cronjobs") {
+		if slices.Contains(m.Left, "nodes") || !slices.Contains(m.Left, "cronjobs") ||
+			slices.Contains(kinds, HandOver) == slices.Contains(m.Left, "deployments") {
 			t.Errorf("%s: left are %v", c.name, m.Left)
 		}
 	}

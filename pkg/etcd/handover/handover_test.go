@@ -1,0 +1,467 @@
+package handover_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
+	"github.com/kubefusion/fusionctl/pkg/etcd/move"
+)
+
+var errKilled = errors.New("killed")
+
+// world holds two stores and the record. From its killAt-th call on, nothing is done any more; 0 for never.
+type world struct {
+	ops, killAt  int
+	core, modern *store
+	record       []byte
+	between      func(op int) // what clients do meanwhile
+}
+
+func (w *world) step() error {
+	if w.ops++; w.killAt != 0 && w.ops >= w.killAt {
+		return errKilled
+	}
+	if w.between != nil {
+		w.between(w.ops)
+	}
+	return nil
+}
+
+// store is an etcd in memory.
+type store struct {
+	w        *world
+	revision int64
+	entries  map[string]etcd.Entry
+}
+
+func (s *store) put(key, value string) {
+	s.revision++
+	s.entries[key] = etcd.Entry{Key: []byte(key), Value: []byte(value), ModRevision: s.revision}
+}
+
+func (s *store) Page(_ context.Context, r etcd.Request) (etcd.Page, error) {
+	if err := s.w.step(); err != nil {
+		return etcd.Page{}, err
+	}
+	page := etcd.Page{Revision: max(s.revision, 1)}
+	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
+		if key < r.From || r.To != "" && key >= r.To {
+			continue
+		}
+		if page.RangeKeys++; len(page.Entries) == r.LimitKeys {
+			page.More = true
+			continue
+		}
+		page.Entries = append(page.Entries, s.entries[key])
+	}
+	return page, nil
+}
+
+func (s *store) Cluster(context.Context) (string, error) { return "", nil }
+
+func (s *store) Lock(_ context.Context, key string, o move.Owner) (func(context.Context) error, error) {
+	if err := s.w.step(); err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return nil }, nil
+}
+
+func (s *store) Read(_ context.Context, keys []string) ([]*etcd.Entry, error) {
+	if err := s.w.step(); err != nil {
+		return nil, err
+	}
+	entries := make([]*etcd.Entry, len(keys))
+	for i, key := range keys {
+		if e, ok := s.entries[key]; ok {
+			entries[i] = &e
+		}
+	}
+	return entries, nil
+}
+
+func (s *store) Create(_ context.Context, entries []etcd.Entry) (bool, error) {
+	if err := s.w.step(); err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if _, ok := s.entries[string(e.Key)]; ok {
+			return false, nil
+		}
+	}
+	for _, e := range entries {
+		s.put(string(e.Key), string(e.Value))
+	}
+	return true, nil
+}
+
+func (s *store) Replace(_ context.Context, entries []etcd.Entry) (bool, error) {
+	if err := s.w.step(); err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if s.entries[string(e.Key)].ModRevision != e.ModRevision {
+			return false, nil
+		}
+	}
+	for _, e := range entries {
+		s.put(string(e.Key), string(e.Value))
+	}
+	return true, nil
+}
+
+func (s *store) Delete(_ context.Context, keys []move.KeyAt) (bool, error) {
+	if err := s.w.step(); err != nil {
+		return false, err
+	}
+	for _, k := range keys {
+		if s.entries[k.Key].ModRevision != k.ModRevision {
+			return false, nil
+		}
+	}
+	for _, k := range keys {
+		delete(s.entries, k.Key)
+	}
+	return true, nil
+}
+
+func (s *store) Room(context.Context) (int64, bool)                         { return 0, false }
+func (s *store) Grant(context.Context, int64, int64) error                  { return nil }
+func (s *store) TimeToLive(context.Context, int64) (seconds int64, _ error) { return 0, nil }
+
+// Load and Save: the record of the world.
+func (w *world) Load() (*handover.Record, error) {
+	if err := w.step(); err != nil || w.record == nil {
+		return nil, err
+	}
+	r := new(handover.Record)
+	return r, json.Unmarshal(w.record, r)
+}
+
+func (w *world) Save(r *handover.Record) (err error) {
+	if err := w.step(); err != nil {
+		return err
+	}
+	w.record, err = json.Marshal(r)
+	return err
+}
+
+const (
+	deployment = "/registry/deployments/default/web"
+	replicas   = "/registry/replicasets/default/web-1"
+	pod        = "/registry/pods/default/web-1-a"
+	older      = "extensions/v1beta1"
+)
+
+// settled is an object as a controller leaves it.
+func settled(apiVersion, kind, name, uid, owner string) string {
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"generation":3,"name":%q,"namespace":"default",%s`+
+		`"uid":%q},"spec":{"replicas":2},"status":{"observedGeneration":3,"replicas":2,"updatedReplicas":2}}`,
+		apiVersion, kind, name, owner, uid)
+}
+
+func ownedBy(apiVersion, kind, uid string) string {
+	return fmt.Sprintf(`"ownerReferences":[{"apiVersion":%q,"controller":true,"kind":%q,"name":"x","uid":%q}],`,
+		apiVersion, kind, uid)
+}
+
+func podOf(apiVersion, uid, owner string) string {
+	return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x","namespace":"default",` +
+		ownedBy(apiVersion, "ReplicaSet", owner) + `"uid":"` + uid + `"},"status":{"phase":"Running"}}`
+}
+
+func newWorld() *world {
+	w := new(world)
+	w.core, w.modern = &store{w: w, entries: map[string]etcd.Entry{}}, &store{w: w, entries: map[string]etcd.Entry{}}
+	w.core.put(deployment, settled("apps/v1", "Deployment", "web", "d1", ""))
+	w.core.put(replicas, settled("apps/v1", "ReplicaSet", "web-1", "r1", ownedBy(older, "Deployment", "d1")))
+	w.core.put(pod, podOf(older, "p1", "r1"))
+	w.core.put("/registry/pods/default/other", podOf("apps/v1", "p2", "m2"))
+	w.modern.put("/registry/deployments/default/own", settled("apps/v1", "Deployment", "own", "m1", ""))
+	w.modern.put("/registry/replicasets/default/own-1", settled("apps/v1", "ReplicaSet", "own-1", "m2",
+		ownedBy("apps/v1", "Deployment", "m1")))
+	return w
+}
+
+func (w *world) job(back bool) *handover.Job {
+	core, modern := handover.NamedStore{Store: w.core, Name: "core"}, handover.NamedStore{Store: w.modern,
+		Name: "modern"}
+	j := &handover.Job{From: core, To: modern, Shared: core, Files: w, Run: "a run",
+		Convert: func([]byte, string) ([]byte, error) { return nil, errors.New("not converted") },
+		Plan: handover.Plan{Prefix: "/registry", Pods: "pods", Back: back, Kinds: []string{"Deployment", "ReplicaSet"},
+			Absent: []string{"horizontalpodautoscalers"},
+			Resources: []handover.Resource{
+				{Key: "replicasets", Kind: "ReplicaSet", Reads: []string{"apps/v1"}, StoredAs: "apps/v1"},
+				{Key: "deployments", Kind: "Deployment", Reads: []string{"apps/v1"}, StoredAs: "apps/v1",
+					Subject: true, Drops: []string{"spec.novelty"}}}}}
+	if back {
+		j.From, j.To = modern, core
+		return j
+	}
+	j.APIVersions = map[string]map[string]string{"Deployment": {older: "apps/v1"}, "ReplicaSet": {older: "apps/v1"}}
+	return j
+}
+
+// keys lists the keys of a store.
+func keys(s *store) string { return strings.Join(slices.Sorted(maps.Keys(s.entries)), " ") }
+
+// own are the keys of the modern side's own objects.
+const own = "/registry/deployments/default/own /registry/replicasets/default/own-1"
+
+func (w *world) isForth(t *testing.T, when string) {
+	t.Helper()
+	if got, want := keys(w.core), "/registry/pods/default/other "+pod; got != want {
+		t.Fatalf("%s: core holds %s, want %s", when, got, want)
+	}
+	if got, want := keys(w.modern), "/registry/deployments/default/own "+deployment+
+		" /registry/replicasets/default/own-1 "+replicas; got != want {
+		t.Fatalf("%s: modern holds %s, want %s", when, got, want)
+	}
+	for _, e := range []etcd.Entry{w.modern.entries[replicas], w.core.entries[pod]} {
+		if bytes.Contains(e.Value, []byte(older)) || !bytes.Contains(e.Value, []byte(`"apiVersion":"apps/v1"`)) {
+			t.Fatalf("%s: %s still has an owner of %s: %s", when, e.Key, older, e.Value)
+		}
+	}
+}
+
+func (w *world) isBack(t *testing.T, when string) {
+	t.Helper()
+	if got, want := keys(w.core), deployment+" /registry/pods/default/other "+pod+" "+replicas; got != want {
+		t.Fatalf("%s: core holds %s, want %s", when, got, want)
+	}
+	if got := keys(w.modern); got != own {
+		t.Fatalf("%s: modern holds %s, want its own: %s", when, got, own)
+	}
+}
+
+// TestMoveAndBackKilledAtEveryCall: killed at any call, the next run goes on, or the way back goes back, and no object
+// is ever in neither store, or twice in the end.
+func TestMoveAndBackKilledAtEveryCall(t *testing.T) {
+	points := 0
+	for _, verb := range []string{"again", "back"} {
+		for killAt := 1; ; killAt++ {
+			w := newWorld()
+			w.killAt = killAt
+			err := w.job(false).Move(t.Context())
+			if err != nil && !errors.Is(err, errKilled) {
+				t.Fatalf("killed at %d: %v", killAt, err)
+			}
+			finished := err == nil
+			w.killAt = 0
+			for _, key := range []string{deployment, replicas} {
+				if w.core.entries[key].Key == nil && w.modern.entries[key].Key == nil {
+					t.Fatalf("killed at %d: %s is in neither store", killAt, key)
+				}
+			}
+			when := fmt.Sprintf("killed at %d, then %s", killAt, verb)
+			if verb == "back" {
+				if err := w.job(true).Move(t.Context()); err != nil {
+					t.Fatalf("%s: %v", when, err)
+				}
+				w.isBack(t, when)
+			}
+			if err := w.job(false).Move(t.Context()); err != nil {
+				t.Fatalf("%s: %v", when, err)
+			}
+			w.isForth(t, when)
+			if points++; finished {
+				break
+			}
+		}
+	}
+	w := newWorld()
+	if err := w.job(false).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	forth := *w
+	for killAt := 1; ; killAt++ {
+		w := forth
+		w.core, w.modern = &store{&w, 100, maps.Clone(forth.core.entries)}, &store{&w, 100,
+			maps.Clone(forth.modern.entries)}
+		w.ops, w.killAt = 0, killAt
+		err := w.job(true).Move(t.Context())
+		w.killAt = 0
+		if again := w.job(true).Move(t.Context()); again != nil {
+			t.Fatalf("back, killed at %d: %v", killAt, again)
+		}
+		w.isBack(t, fmt.Sprintf("back, killed at %d", killAt))
+		if points++; err == nil {
+			break
+		}
+	}
+	if points < 40 {
+		t.Errorf("%d points, want more", points)
+	}
+}
+
+// TestAnotherObjectOfTheNameIsNotTheOriginal: on the way back a client creates another object under the key, at any
+// moment: the one that was handed over is not deleted for it.
+func TestAnotherObjectOfTheNameIsNotTheOriginal(t *testing.T) {
+	inTheWay := 0
+	for at := 1; ; at++ {
+		w := newWorld()
+		if err := w.job(false).Move(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.ops = 0
+		w.between = func(op int) {
+			if op == at && w.core.entries[deployment].Key == nil {
+				w.core.put(deployment, settled("apps/v1", "Deployment", "web", "another", ""))
+				inTheWay++
+			}
+		}
+		err := w.job(true).Move(t.Context())
+		held := func(s *store) bool { return bytes.Contains(s.entries[deployment].Value, []byte(`"uid":"d1"`)) }
+		if !held(w.core) && !held(w.modern) {
+			t.Errorf("created at call %d: the object that was handed over is in neither store; %v", at, err)
+		}
+		if w.ops < at {
+			break
+		}
+	}
+	if inTheWay < 5 {
+		t.Errorf("%d moments, want more", inTheWay)
+	}
+}
+
+// TestWhatIsCreatedSinceGoesBackWithItsOwner: and what was deleted since stays deleted, and the modern side's own stay.
+func TestWhatIsCreatedSinceGoesBackWithItsOwner(t *testing.T) {
+	w := newWorld()
+	w.core.put("/registry/deployments/default/gone", settled("apps/v1", "Deployment", "gone", "d2", ""))
+	if err := w.job(false).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	delete(w.modern.entries, "/registry/deployments/default/gone")
+	const newer = "/registry/replicasets/default/web-2"
+	w.modern.put(newer, settled("apps/v1", "ReplicaSet", "web-2", "r2", ownedBy("apps/v1", "Deployment", "d1")))
+	if err := w.job(true).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w.core.entries[newer].Key == nil {
+		t.Errorf("%s stayed behind", newer)
+	}
+	delete(w.core.entries, newer)
+	w.isBack(t, "back")
+}
+
+// TestAdoptedWithoutARecord: what was handed over is not known, so nothing is verified.
+func TestAdoptedWithoutARecord(t *testing.T) {
+	w := newWorld()
+	if err := w.job(false).Adopted(t.Context()); err == nil {
+		t.Error("without a record everything is adopted")
+	}
+	if err := w.job(true).Adopted(t.Context()); err != nil {
+		t.Errorf("on the way back from before anything was handed over: %v", err)
+	}
+}
+
+// TestAdopted: not before each object was observed; and only with the pods of before.
+func TestAdopted(t *testing.T) {
+	w := newWorld()
+	if err := w.job(false).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	says := func(want string) {
+		t.Helper()
+		err := w.job(false).Adopted(t.Context())
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("Adopted = %v, want %q", err, want)
+		}
+	}
+	says(deployment + ": no controller has looked at it yet")
+	for _, key := range []string{deployment, replicas} {
+		value := string(w.modern.entries[key].Value)
+		w.modern.put(key, strings.Replace(value, `"status":{`, `"status":{"observedGeneration":3,`, 1))
+	}
+	says("")
+	w.core.put(pod+"2", podOf("apps/v1", "p9", "r1"))
+	says(pod + "2, UID p9: was created since")
+	delete(w.core.entries, pod+"2")
+	delete(w.core.entries, pod)
+	says(pod + ", UID p1: is gone")
+}
+
+// TestWhatStandsAgainstIt is found beforehand, and nothing is changed.
+func TestWhatStandsAgainstIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*world)
+		back    bool
+		says    string
+	}{
+		"another object of the name": {func(w *world) {
+			w.modern.put(deployment, settled("apps/v1", "Deployment", "web", "other", ""))
+		}, false, "another object of this name is there already, with UID other"},
+		"being deleted": {func(w *world) {
+			value := string(w.core.entries[deployment].Value)
+			w.core.put(deployment, strings.Replace(value, `"generation"`, `"deletionTimestamp":"2020-01-01T00:00:00Z",`+
+				`"generation"`, 1))
+		}, false, "is being deleted"},
+		"being rolled out": {func(w *world) {
+			value := string(w.core.entries[deployment].Value)
+			w.core.put(deployment, strings.Replace(value, `"updatedReplicas":2`, `"updatedReplicas":1`, 1))
+		}, false, "is being rolled out"},
+		"encrypted": {func(w *world) { w.core.put(deployment, "k8s:enc:aescbc:v1:key1:xyz") }, false, "encrypted"},
+		"a version that is not read": {func(w *world) {
+			w.core.put(deployment, settled(older, "Deployment", "web", "d1", ""))
+		}, false, "is stored as extensions/v1beta1, which is not read there: not converted"},
+		"a field that is dropped": {func(w *world) {
+			value := string(w.core.entries[deployment].Value)
+			w.core.put(deployment, strings.Replace(value, `"spec":{`, `"spec":{"novelty":1,`, 1))
+		}, false, "has fields that are dropped there: spec.novelty"},
+		"what scales it": {func(w *world) {
+			w.core.put("/registry/horizontalpodautoscalers/default/h",
+				settled("autoscaling/v1", "HorizontalPodAutoscaler", "h", "h1", ""))
+		}, false, "horizontalpodautoscalers/default/h: refers to what goes by its name"},
+		"written in both stores": {func(w *world) {
+			w.modern.put(deployment, settled("apps/v1", "Deployment", "web", "d1", `"labels":{"a":"b"},`))
+		}, false, "was written in both stores"},
+		"no record": {func(w *world) {
+			delete(w.core.entries, deployment)
+		}, true, "there is no record of what was handed over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			test.prepare(w)
+			core, modern := maps.Clone(w.core.entries), maps.Clone(w.modern.entries)
+			for _, do := range []func(context.Context) error{w.job(test.back).Check, w.job(test.back).Move} {
+				if err := do(t.Context()); err == nil || !strings.Contains(err.Error(), test.says) {
+					t.Errorf("%v, want %q", err, test.says)
+				}
+			}
+			same := func(a, b etcd.Entry) bool { return a.ModRevision == b.ModRevision }
+			if !maps.EqualFunc(core, w.core.entries, same) || !maps.EqualFunc(modern, w.modern.entries, same) {
+				t.Error("the stores were changed")
+			}
+		})
+	}
+}
+
+// TestAClientThatWritesMeanwhile: what it writes to the original is copied again; what it writes to both is left alone.
+func TestAClientThatWritesMeanwhile(t *testing.T) {
+	for at := 1; at < 30; at++ {
+		w := newWorld()
+		labelled := settled("apps/v1", "Deployment", "web", "d1", `"labels":{"by":"a client"},`)
+		wrote := false
+		w.between = func(op int) {
+			if _, there := w.core.entries[deployment]; op == at && there {
+				w.core.put(deployment, labelled)
+				wrote = true
+			}
+		}
+		if err := w.job(false).Move(t.Context()); err != nil {
+			t.Fatalf("written at %d: %v", at, err)
+		}
+		w.isForth(t, fmt.Sprintf("written at %d", at))
+		if wrote && !bytes.Contains(w.modern.entries[deployment].Value, []byte("a client")) {
+			t.Errorf("written at %d: it is lost: %s", at, w.modern.entries[deployment].Value)
+		}
+	}
+}

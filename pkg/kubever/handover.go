@@ -1,0 +1,38 @@
+package kubever
+
+import (
+	"slices"
+	"sync"
+)
+
+// HandOver is a set of resources that go from one control plane to another together: controllers act for all of them.
+type HandOver struct {
+	Subjects    []string // keys of what is named, all or none
+	Keys        []string // in the order in which they are moved, what is owned before its owners
+	Controllers []string // that act for them, by the name they have since 1.28
+	// References are keys of what refers to them by name and acts for them: it goes with them, or there is none.
+	References []string
+	Ended      []string // keys among Keys of which every object must have ended before it goes
+}
+
+var handOverTable = sync.OnceValue(func() []HandOver {
+	var sets []HandOver
+	for _, r := range readTable("handover.tsv", 5) {
+		sets = append(sets, HandOver{Subjects: r.words(0), Keys: r.words(1), Controllers: r.words(2),
+			References: r.words(3), Ended: r.words(4)})
+	}
+	return sets
+})
+
+// HandOvers lists the sets that can be handed over.
+func HandOvers() []HandOver { return handOverTable() }
+
+// HandOverOf returns the set in which the resource of a key goes; false when it is in none.
+func HandOverOf(key string) (HandOver, bool) {
+	sets := handOverTable()
+	at := slices.IndexFunc(sets, func(h HandOver) bool { return slices.Contains(h.Keys, key) })
+	if at < 0 {
+		return HandOver{}, false
+	}
+	return sets[at], true
+}

@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// handOvers are the sets that the spec has handed over, in the order of the table, each with its entry in the spec.
+func (p *placement) handOvers() (sets []kubever.HandOver, entries []int) {
+	for _, set := range kubever.HandOvers() {
+		at := slices.IndexFunc(p.file.Spec.HandedOver, func(pattern string) bool {
+			fact, found := kubever.ResourceFor(spec.SplitResource(pattern))
+			return found && slices.Contains(set.Keys, fact.Key)
+		})
+		if at >= 0 {
+			sets, entries = append(sets, set), append(entries, at)
+		}
+	}
+	return sets, entries
+}
+
+// handOver marks what the modern side has taken over: each side still has its own location, and the legacy one is
+// empty.
+func (p *placement) handOver(rows []Resource) error {
+	sets, entries := p.handOvers()
+	for i, set := range sets {
+		for _, key := range set.Keys {
+			row := rowOf(rows, key)
+			switch {
+			case row == nil || row.Legacy.Store == "" || row.Modern.Store == "":
+				continue
+			case row.Owner != pair.OwnerSplit || row.Legacy.Store == row.Modern.Store:
+				return p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: %s are %s, in one location: "+
+					"only what each side has of its own is handed over", p.file.Spec.HandedOver[entries[i]], row.Name,
+					row.Owner)
+			}
+			row.HandedOver = true
+			row.Why = "handed over: the modern side has those of both"
+		}
+	}
+	return nil
+}
+
+// handOverControllers turns off what acted for them on the legacy side. The modern side must act for them.
+func (p *placement) handOverControllers(controllers []Controller) error {
+	sets, entries := p.handOvers()
+	for i, set := range sets {
+		for _, name := range set.Controllers {
+			if c := controllerOf(controllers, pair.Modern, name); c == nil || !c.On {
+				why := fmt.Sprintf("%s has none", p.modern)
+				if c != nil {
+					why = c.Why
+				}
+				return p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]),
+					"%q: the modern side does not run its %s: %s", p.file.Spec.HandedOver[entries[i]], name, why)
+			}
+			if c := controllerOf(controllers, pair.Legacy, name); c != nil {
+				c.On, c.Why = false, "handed over to the modern side"
+			}
+		}
+	}
+	return nil
+}
+
+// givenUp are the controllers that the legacy side runs by a list and is to run no longer.
+func (p *placement) givenUp(controllers []Controller, args []spec.Arg, list []string) (names []string, whys []string) {
+	for _, c := range controllers {
+		fact, _ := kubever.ControllerByName(c.ID)
+		if c.Side != pair.Legacy || c.On || !enabled(fact, p.legacy, list) ||
+			c.ID == garbageCollector && collectorOff(args) {
+			continue
+		}
+		noun := c.ID
+		if noun == garbageCollector {
+			noun = "garbage collector"
+		}
+		names, whys = append(names, c.ID), append(whys, "the "+noun+" is off: "+c.Why)
+	}
+	return names, whys
+}
+
+// legacyControllersValue is --controllers of the legacy side when the plan must turn some of its controllers off: the
+// list that it has, with those taken out, and why. "" means that nothing has to change.
+func (p *placement) legacyControllersValue(controllers []Controller, args []spec.Arg) (value, why string) {
+	list := []string{"*"}
+	if value, ok := lastValue(args, "controllers"); ok {
+		list = splitList(value)
+	}
+	names, whys := p.givenUp(controllers, args, list)
+	if len(names) == 0 {
+		return "", ""
+	}
+	star := slices.Contains(list, "*")
+	for _, name := range names {
+		fact, _ := kubever.ControllerByName(name)
+		here, _ := fact.NameIn(p.legacy)
+		known := append(fact.AliasesIn(p.legacy), here)
+		list = slices.DeleteFunc(list, func(entry string) bool { return slices.Contains(known, entry) })
+		if star && fact.DefaultOn(p.legacy) {
+			list = append(list, "-"+here)
+		}
+	}
+	return strings.Join(list, ","), strings.Join(whys, "; ")
+}

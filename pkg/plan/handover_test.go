@@ -1,0 +1,76 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// handed plans an example that has handed resources over.
+func handed(t *testing.T, name, resources string) (*plan.Plan, error) {
+	t.Helper()
+	text, err := examples.FS.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := spec.Load(name, []byte(strings.Replace(string(text), "\nspec:\n",
+		"\nspec:\n  handedOver: ["+resources+"]\n", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan.New(f, plan.OnHosts)
+}
+
+// TestWhatIsHandedOverHasOneController: on the modern side; what goes with it, too, and nothing else.
+func TestWhatIsHandedOverHasOneController(t *testing.T) {
+	p, err := handed(t, "split-1.15-1.36.yaml", "deployments.extensions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := map[string]bool{"deployments": true, "replicasets": true}
+	for _, row := range p.Resources {
+		if row.HandedOver != over[row.Key] {
+			t.Errorf("%s: handed over: %t, want %t", row.Key, row.HandedOver, over[row.Key])
+		}
+		if row.HandedOver && (row.Owner != pair.OwnerSplit || row.VisibleToBoth()) {
+			t.Errorf("%s: is %s, in %s and %s", row.Key, row.Owner, row.Legacy.Store, row.Modern.Store)
+		}
+	}
+	for _, set := range kubever.HandOvers() {
+		for _, name := range set.Controllers {
+			legacy, modern := p.Controller(pair.Legacy, name), p.Controller(pair.Modern, name)
+			if !modern.On || legacy.On == over[set.Keys[0]] {
+				t.Errorf("%s: legacy %t, modern %t", name, legacy.On, modern.On)
+			}
+		}
+	}
+	const want = "-deployment,-garbagecollector,-replicaset"
+	value, _ := p.ComponentsOf(pair.Legacy, kubever.ControllerManager)[0].Arg("controllers")
+	if !strings.HasSuffix(value, want) {
+		t.Errorf("--controllers=%s, want %s at its end", value, want)
+	}
+}
+
+func TestHandOverToControllersThatAreOff(t *testing.T) {
+	text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "\nspec:\n", "\nspec:\n  handedOver: [deployments.apps]\n", 1)
+	at := strings.Index(changed, "\n  modern:\n")
+	changed = changed[:at] + strings.Replace(changed[at:], "controllerManager: {}",
+		"controllerManager: {extraArgs: [{name: controllers, value: replicaset-controller}]}", 1)
+	f, err := spec.Load("spec.yaml", []byte(changed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `spec.handedOver[0]: "deployments.apps": the modern side does not run its deployment-controller`
+	if _, err := plan.New(f, plan.OnHosts); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("New = %v, want %q", err, want)
+	}
+}

@@ -1,0 +1,245 @@
+package transition
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+)
+
+// handedOver are the sets that a plan has handed over.
+func handedOver(p *plan.Plan) []kubever.HandOver {
+	if p == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(kubever.HandOvers()), func(set kubever.HandOver) bool {
+		return !slices.ContainsFunc(set.Keys, func(key string) bool {
+			row := p.Resource(key)
+			return row != nil && row.HandedOver
+		})
+	})
+}
+
+// without are the sets of the first list that are not in the second.
+func without(sets, others []kubever.HandOver) []kubever.HandOver {
+	return slices.DeleteFunc(slices.Clone(sets), func(set kubever.HandOver) bool {
+		return slices.ContainsFunc(others, func(o kubever.HandOver) bool { return o.Keys[0] == set.Keys[0] })
+	})
+}
+
+// refuseHandOver lists what stands against handing over what only one of two plans has handed over.
+func refuseHandOver(from, to Setup) []string {
+	back := without(handedOver(from.Plan), handedOver(to.Plan))
+	forth := without(handedOver(to.Plan), handedOver(from.Plan))
+	var reasons []string
+	if len(back) > 0 {
+		reasons = append(reasons, fmt.Sprintf("spec.handedOver: %s: only the steps that handed them over have "+
+			"recorded which objects these were: fusionctl transition undo brings them back",
+			strings.Join(namesOf(to.Plan, from.Plan, back), ", ")))
+	}
+	if len(forth) == 0 {
+		return reasons
+	}
+	if from.Plan == nil {
+		return append(reasons, "spec.handedOver: nothing can be handed over to a side that does not run yet: install "+
+			"without it, then hand over")
+	}
+	for _, side := range pair.Sides() {
+		if from.Plan.Side(side).Version != to.Plan.Side(side).Version {
+			reasons = append(reasons, fmt.Sprintf("spec.handedOver: the %s version changes at the same time: hand "+
+				"over before, or afterwards", side))
+		}
+	}
+	if from.Target != to.Target {
+		reasons = append(reasons,
+			"spec.handedOver: the target changes at the same time: hand over before, or afterwards")
+	}
+	if pods := to.Plan.Resource("pods"); pods == nil || !pods.VisibleToBoth() {
+		reasons = append(reasons, "spec.handedOver: the sides do not see the same pods: they would not stay")
+	}
+	return reasons
+}
+
+// namesOf are the resources of sets, as URLs have them.
+func namesOf(p, otherwise *plan.Plan, sets []kubever.HandOver) (names []string) {
+	if p == nil {
+		p = otherwise
+	}
+	for _, set := range sets {
+		for _, key := range set.Keys {
+			if row := p.Resource(key); row != nil {
+				names = append(names, row.Name)
+			}
+		}
+	}
+	return names
+}
+
+// readHandOver finds what is handed over. Whatever acts for these objects, or collects what they own, stops meanwhile:
+// the controllers of the modern side and those of both sides, though their files stay.
+func (b *builder) readHandOver(was, is []render.Part) {
+	b.sets = without(handedOver(b.to.Plan), handedOver(b.from.Plan))
+	if len(b.sets) == 0 {
+		return
+	}
+	for i := range is {
+		c := is[i].Component
+		at := slices.IndexFunc(was, func(p render.Part) bool { return same(&p, &is[i]) })
+		changed := slices.ContainsFunc(b.changes, func(o change) bool {
+			return o.component().Host == c.Host && o.component().Name == c.Name
+		})
+		if at >= 0 && !changed && (joint(c) || daemon(pair.Modern)(c)) {
+			b.changes = append(b.changes, change{was: &was[at], is: &is[i]})
+		}
+	}
+}
+
+// beforeHandOver are the steps before anything stops, in the order of the way back its last: the legacy controllers
+// give these objects up first, and have them again at the end of all.
+func (b *builder) beforeHandOver() {
+	if len(b.sets) == 0 {
+		return
+	}
+	for _, set := range b.sets {
+		b.addAdopted(set, true)
+	}
+	b.existing()
+}
+
+func (b *builder) addAdopted(set kubever.HandOver, back bool) {
+	objects := b.objects(set, back)
+	side := pair.Modern
+	if back {
+		side = pair.Legacy
+	}
+	a := &Action{Kind: RunChecks, Before: []Check{{Kind: Adopted, Objects: objects,
+		Hint: fmt.Sprintf("the log of the %s controller manager says what it does with them", side)}}}
+	s := Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Do: a,
+		Title: fmt.Sprintf("the %s controllers act for %s, and their pods stay", side, strings.Join(objects.Names,
+			", "))}
+	if back {
+		s.Do, s.Undo, s.Title = nil, a, "on the way back: "+s.Title
+	}
+	b.add(s)
+}
+
+// handOver moves the objects, when no controller of either side acts for them.
+func (b *builder) handOver() {
+	for _, set := range b.sets {
+		forth := &Action{Kind: HandOver, Objects: b.objects(set, false)}
+		back := &Action{Kind: HandBack, Objects: b.objects(set, true)}
+		b.add(Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Title: forth.changes(), Do: forth, Undo: back})
+	}
+	if len(b.sets) == 0 {
+		return
+	}
+	for _, c := range existingOf(b.to.Plan) {
+		if needed := neededArgs(c); c.Kind == kubever.ControllerManager && len(needed) > 0 {
+			b.add(Step{Phase: HandingOver, Host: c.Host, Title: "on the way back: " + c.Name +
+				" does not act for them yet", Undo: b.runs(c, needed)})
+		}
+	}
+}
+
+// afterHandOver verifies that the modern side acts for them. On the way back it is the first of all: what stands
+// against it is found while everything serves.
+func (b *builder) afterHandOver() {
+	for _, set := range b.sets {
+		b.addAdopted(set, false)
+	}
+	for _, set := range b.sets {
+		objects := b.objects(set, true)
+		b.add(Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Title: "on the way back: " +
+			strings.Join(objects.Names, ", ") + " can be handed back", Undo: b.mayGoOne(objects)})
+	}
+}
+
+// mayGo looks before anything changes whether the objects can be handed over.
+func (b *builder) mayGo() {
+	for _, set := range b.sets {
+		objects := b.objects(set, false)
+		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name,
+			Title: strings.Join(objects.Names, ", ") + " can be handed over", Do: b.mayGoOne(objects)})
+	}
+}
+
+func (b *builder) mayGoOne(objects *Objects) *Action {
+	return &Action{Kind: RunChecks, Before: []Check{{Kind: MayGo, Objects: objects,
+		Hint: "nothing was changed; when it is mended, run this again"}}}
+}
+
+// objects is what goes of a set, to the modern side or back to the legacy one.
+func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
+	p := b.to.Plan
+	to := pair.Modern
+	if back {
+		to = pair.Legacy
+	}
+	o := &Objects{Record: "hand-over-" + set.Subjects[0], Plan: handover.Plan{Prefix: p.Prefix, Back: back,
+		Pods: "pods", APIVersions: map[string]map[string]string{}}}
+	for _, key := range set.Keys {
+		row := p.Resource(key)
+		if row == nil || !row.HandedOver {
+			continue
+		}
+		o.From, o.To = *p.Store(row.View(to.Other()).Store), *p.Store(row.View(to).Store)
+		o.Names = append(o.Names, row.Name)
+		o.Plan.Resources = append(o.Plan.Resources, resourceOf(p, row, to, set))
+		drops, _ := p.Drops(key, to)
+		o.Plan.DropManagedFields = o.Plan.DropManagedFields || slices.ContainsFunc(drops, func(path string) bool {
+			return strings.HasPrefix(path, pair.ManagedFields)
+		})
+	}
+	for i := range p.Resources {
+		row := &p.Resources[i]
+		switch {
+		case row.HandedOver:
+			o.Plan.Kinds = append(o.Plan.Kinds, row.Kind)
+			if renamed := unserved(row, to); len(renamed) > 0 { // a scale target may be of another set
+				o.Plan.APIVersions[row.Kind] = renamed
+			}
+		case slices.Contains(set.References, row.Key) && row.Legacy.Store != "" && !back:
+			o.Plan.Absent = append(o.Plan.Absent, row.Key)
+		}
+	}
+	o.Pods = p.Resource("pods").View(to).Store
+	return o
+}
+
+func resourceOf(p *plan.Plan, row *plan.Resource, to pair.Side, set kubever.HandOver) handover.Resource {
+	view := row.View(to)
+	r := handover.Resource{Key: row.Key, Kind: row.Kind, StoredAs: view.StoredAs,
+		Subject: slices.Contains(set.Subjects, row.Key), Ended: slices.Contains(set.Ended, row.Key)}
+	for _, gv := range view.Decodes {
+		if view.Reads(gv) {
+			r.Reads = append(r.Reads, gv)
+		}
+	}
+	r.Drops, r.Implied = p.Drops(row.Key, to)
+	return r
+}
+
+// unserved are the group/versions of a resource that a side does not serve, each with the one that takes its place.
+func unserved(row *plan.Resource, side pair.Side) map[string]string {
+	view := row.View(side)
+	if len(view.Serves) == 0 {
+		return nil
+	}
+	instead := view.StoredAs
+	if !slices.Contains(view.Serves, instead) {
+		instead = view.Serves[0]
+	}
+	fact, _ := kubever.ResourceByKey(row.Key)
+	renamed := map[string]string{}
+	for _, gv := range fact.GroupVersions() {
+		if !slices.Contains(view.Serves, gv.String()) {
+			renamed[gv.String()] = instead
+		}
+	}
+	return renamed
+}

@@ -1,0 +1,225 @@
+//go:build e2e && linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/render"
+)
+
+// handedOver are the kinds of legacyWorkloads, by key, and what goes with them.
+var handedOver = []string{"deployments", "replicasets"}
+
+// TestTransitionHandsWorkloadsOver: Deployments of a cluster as kubeadm makes it, with
+// pods on a real node, go to the modern side and back by `fusionctl transition`, killed meanwhile: the same objects,
+// the same pods and containers, for which the controllers of the other side act then.
+func TestTransitionHandsWorkloadsOver(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T) {
+		f := startLegacyCluster(t)
+		f.intoFusion()
+		before, objects := f.started(), f.objects(pair.Legacy)
+		w := f.planHandOver("deployments.apps")
+
+		w.fails("apply", "kube-controller-manager runs without")
+		f.run("cp", manager, "/root/manager.fused")
+		f.edit(manager, manager, "s|-garbagecollector|-deployment,-garbagecollector,-replicaset|")
+		f.Eventually("the manager has its argument", f.legacyManager("-garbagecollector,-replicaset "))
+		w.killed("apply", "hand replicasets, deployments over to the modern side")
+		w.killed("apply", "put /etc/kubernetes/manifests/kube-controller-manager-modern.yaml")
+		w.run("apply")
+		f.same(before, "handed over")
+		f.are(pair.Modern, objects)
+		f.are(pair.Legacy, nil)
+		f.acts(pair.Modern)
+		if out := f.run("fusionctl", "etcd", "check", "/root/spec.yaml"); !strings.Contains(out, "0 errors") {
+			t.Errorf("the stores afterwards: %s", out)
+		}
+
+		before, objects = f.started(), f.objects(pair.Modern)
+		w.killed("undo", "hand replicasets, deployments over to the modern side")
+		w.fails("undo", "kube-controller-manager runs without")
+		f.are(pair.Legacy, objects)
+		f.are(pair.Modern, nil)
+		f.edit("/root/manager.fused", manager, "")
+		f.Eventually("the manager has its arguments of before", f.legacyManager("tokencleaner,-garbagecollector "))
+		w.run("undo")
+		f.same(before, "handed back")
+		f.acts(pair.Legacy)
+		provedOnNodes(t, "1.15.12", "1.36.3",
+			"fusionctl transition hands the Deployments of a cluster as kubeadm makes it "+
+				"over to the modern side and back, killed meanwhile: the same UIDs, pods and containers; the "+
+				"controllers of the other side scale them and replace their pods")
+	}, fusionctlEnv)
+}
+
+// intoFusion installs the pair by `fusionctl transition`, with a policy for all workloads.
+func (f *nodesPair) intoFusion() {
+	t := f.t
+	t.Helper()
+	text, err := os.ReadFile(f.SpecFile)
+	must(t, err)
+	const few = "apiGroups: [apps], resources: [deployments, replicasets], namespaces: [default, demo]"
+	if !strings.Contains(string(text), few) {
+		t.Fatalf("the spec has no %s", few)
+	}
+	legacy, modern := f.Legacy, f.Modern
+	f.plan(strings.Replace(string(text), few, `apiGroups: [apps, batch], resources: ["*"]`, 1))
+	f.Legacy, f.Modern = legacy, modern
+	steps := f.planTransition()
+	f.edit(manager, manager, "s|^    - --controllers=.*|&,-garbagecollector|")
+	f.Eventually("the manager has its argument", f.hasArgument("-garbagecollector"))
+	f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f",
+		filepath.Join(f.runbook(render.StaticPod), "legacy-access.yaml"))
+	f.transition("apply", steps["permissions on the legacy side"])
+}
+
+// legacyManager returns nil when a controller manager runs beside the modern one, and none without what the text says:
+// the one before may end after the new one has started.
+func (f *nodesPair) legacyManager(text string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		out, err := f.nodes[0].Run(ctx, "pgrep", "-af", "kube-controller-manager")
+		found := 0
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "/etc/kubernetes/modern/") {
+				continue
+			}
+			if found++; !strings.Contains(line, text) {
+				return fmt.Errorf("a process runs without %s: %s", text, line)
+			}
+		}
+		if err == nil && found == 0 {
+			err = fmt.Errorf("no such process: %s", out)
+		}
+		return err
+	}
+}
+
+// wayOnHost is a file of steps, which are done on the one machine.
+type wayOnHost struct {
+	f    *nodesPair
+	file string
+	ids  map[string]string // by title
+}
+
+// planHandOver plans the steps that hand resources over.
+func (f *nodesPair) planHandOver(resources ...string) *wayOnHost {
+	t := f.t
+	t.Helper()
+	text, err := os.ReadFile(f.SpecFile)
+	must(t, err)
+	file := filepath.Join(f.Dir(), "handed.yaml")
+	handed := "spec:\n  handedOver: [" + strings.Join(resources, ", ") + "]\n"
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(text), "spec:\n", handed, 1)), 0o600))
+	f.install(file, "/root/handed.yaml", "0600")
+	w := &wayOnHost{f: f, file: "/root/handover.steps", ids: map[string]string{}}
+	out := f.run("fusionctl", "transition", "plan", "/root/spec.yaml", "/root/handed.yaml", "--out", w.file, "-o",
+		"json")
+	var printed struct{ Steps []struct{ ID, Title string } }
+	must(t, json.Unmarshal([]byte(out), &printed))
+	for _, s := range printed.Steps {
+		w.ids[s.Title] = s.ID
+	}
+	return w
+}
+
+func (w *wayOnHost) words(verb string) []string {
+	return []string{"fusionctl", "transition", verb, w.file, "--yes", "--wait", "5m", "-o", "json"}
+}
+
+func (w *wayOnHost) run(verb string) {
+	w.f.t.Helper()
+	start := time.Now()
+	w.f.run(w.words(verb)...)
+	w.f.t.Logf("%s to its end after %s", verb, time.Since(start).Round(time.Millisecond))
+}
+
+func (w *wayOnHost) fails(verb, says string) {
+	w.f.t.Helper()
+	out, err := w.f.nodes[0].Run(w.f.t.Context(), w.words(verb)...)
+	if err == nil || !strings.Contains(out, says) {
+		w.f.t.Fatalf("%s = %v, want it to fail and to say %q:\n%s", verb, err, says, out)
+	}
+}
+
+func (w *wayOnHost) killed(verb, title string) {
+	w.f.t.Helper()
+	w.f.killedAt(w.words(verb), verb, title, w.ids)
+}
+
+// objects are the UIDs of what is handed over, as a side has them, by resource and name.
+func (f *nodesPair) objects(side pair.Side) map[string]string {
+	t := f.t
+	t.Helper()
+	uids := map[string]string{}
+	for _, resource := range handedOver {
+		var list struct {
+			Items []struct{ Metadata struct{ Name, UID string } }
+		}
+		must(t, f.client(side).Call(t.Context(), http.MethodGet, f.path(side, resource), nil, &list))
+		for _, o := range list.Items {
+			uids[resource+"/"+o.Metadata.Name] = o.Metadata.UID
+		}
+	}
+	return uids
+}
+
+// are: a side has exactly these objects.
+func (f *nodesPair) are(side pair.Side, want map[string]string) {
+	f.t.Helper()
+	got := f.objects(side)
+	if !maps.Equal(got, want) {
+		f.t.Errorf("the %s side has %v, want %v", side, got, want)
+	}
+}
+
+// acts: the controllers of a side act for the workloads, and those of the other one do not.
+func (f *nodesPair) acts(side pair.Side) {
+	t := f.t
+	t.Helper()
+	scale := func(resource, name string, replicas int) {
+		t.Helper()
+		_, err := f.kubectl(t.Context(), side, "", "scale", "--replicas", fmt.Sprint(replicas), resource+"/"+name)
+		must(t, err)
+		f.awaitReady(name, replicas)
+	}
+	scale("deployment", "deployment", 4)
+	scale("deployment", "deployment", 3)
+	f.rolls(side)
+}
+
+// rolls: a new template of a Deployment replaces its pods.
+func (f *nodesPair) rolls(side pair.Side) {
+	t := f.t
+	t.Helper()
+	before := f.awaitReady("deployment", 3)
+	_, err := f.kubectl(t.Context(), side, "", "patch", "deployment", "deployment", "--type=json", "-p",
+		`[{"op":"add","path":"/spec/template/metadata/annotations","value":{"rolled":"by `+string(side)+`"}}]`)
+	must(t, err)
+	f.Eventually("the Deployment has rolled", func(ctx context.Context) error {
+		now, err := f.pods(ctx, "deployment")
+		ready := 0
+		for _, p := range now {
+			old := slices.ContainsFunc(before, func(b seenOnNode) bool { return b.Metadata.UID == p.Metadata.UID })
+			if !old && p.ready() {
+				ready++
+			}
+		}
+		if err == nil && (ready != 3 || len(now) != 3) {
+			err = fmt.Errorf("%d of %d pods are new and ready", ready, len(now))
+		}
+		return err
+	})
+}
