@@ -47,6 +47,7 @@ var core = map[string][]string{
 	"pkg/etcd/diff":       {"pkg/etcd"},
 	"pkg/etcd/fight":      {"pkg/etcd"},
 	"pkg/etcd/move":       {"pkg/etcd"},
+	"pkg/etcd/handover":   {"pkg/etcd", "pkg/etcd/move", "pkg/storage/objects"},
 	"pkg/etcd/scan":       {"pkg/etcd"},
 	"pkg/etcdsplit":       {"pkg/etcd", "pkg/etcd/scan"},
 
@@ -59,12 +60,12 @@ var core = map[string][]string{
 	"pkg/gateway/merge":  nil,
 
 	"pkg/render": {"pkg/spec", "pkg/policy", "pkg/plan", "pkg/admission"},
-	"pkg/report": {"pkg/policy", "pkg/plan", "pkg/render", "pkg/restart"},
+	"pkg/report": {"pkg/policy", "pkg/plan", "pkg/graph", "pkg/render", "pkg/restart"},
 	// it compares as render --diff does
 	"pkg/live": {"pkg/spec", "pkg/plan", "pkg/adopt", "pkg/render"},
 
 	"pkg/preflight":           {"pkg/plan", "pkg/render"},
-	"pkg/transition":          {"pkg/spec", "pkg/plan", "pkg/render", "pkg/admission"},
+	"pkg/transition":          {"pkg/spec", "pkg/plan", "pkg/render", "pkg/admission", "pkg/etcd/handover"},
 	"pkg/transition/playbook": {"pkg/render", "pkg/transition"},
 	"pkg/transition/roadmap":  {"pkg/spec", "pkg/plan", "pkg/render", "pkg/transition", "pkg/catalog"},
 
@@ -77,6 +78,7 @@ var core = map[string][]string{
 	"pkg/convert/stream":    {"pkg/convert", "pkg/convert/manifest", "pkg/convert/validate"},
 	"pkg/convert/validate":  {"pkg/convert"},
 	"pkg/hub":               nil,
+	"pkg/operator/api":      {"pkg/spec"},
 	"pkg/migrate":           {"pkg/etcd"},
 }
 
@@ -85,15 +87,16 @@ var adapters = []string{
 	"internal/demo", "internal/filetree", "internal/localetcd", "internal/monitoring", "internal/pause",
 	"internal/site", "internal/webserver", "pkg/adopt/files", "pkg/apiserver", "pkg/controllers", "pkg/convert/client",
 	"pkg/convert/client/wrap", "pkg/etcd/etcdv3", "pkg/etcd/move/files", "pkg/etcd/snapshot", "pkg/etcd/watch",
-	"pkg/gateway", "pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",
-	"pkg/preflight/host", "pkg/restart/cri", "pkg/transition/local", "pkg/transition/remote", "pkg/witness/statedir",
+	"pkg/gateway", "pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/operator", "pkg/pki",
+	"pkg/policy/webhook", "pkg/preflight/host", "pkg/restart/cri", "pkg/transition/local", "pkg/transition/remote",
+	"pkg/witness/statedir",
 }
 
 // tests are what only tests import, and programs of the Makefile. They import what they like.
 var tests = []string{
-	"internal/debian", "internal/etcdtest", "internal/freeport", "internal/golden", "internal/plantest",
-	"internal/site/build", "internal/storetest", "test", "test/adopted", "test/convertdiff", "test/e2e", "test/fuzz",
-	"test/rig", "test/rig/build", "test/rig/packages", "test/rig/pod", "test/rig/propose",
+	"internal/browser", "internal/debian", "internal/etcdtest", "internal/freeport", "internal/golden",
+	"internal/plantest", "internal/site/build", "internal/storetest", "test", "test/adopted", "test/convertdiff",
+	"test/e2e", "test/fuzz", "test/rig", "test/rig/build", "test/rig/packages", "test/rig/pod", "test/rig/propose",
 }
 
 // mayImport says of one of our packages which others of ours it may import; false when no list has the package.
@@ -145,7 +148,8 @@ var bans = []struct {
 	{"google.golang.org/grpc", []string{"pkg/convert/validate", "pkg/convert/stream"},
 		"only adapters speak to servers; Kubernetes' validation of CRDs and policies brings it along"},
 	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/stream", "pkg/convert/validate",
-		"pkg/convert/manifest", "pkg/storage/objects"},
+		"pkg/convert/manifest", "pkg/storage/objects", "pkg/etcd/handover", "pkg/transition",
+		"pkg/transition/playbook", "pkg/transition/roadmap"},
 		"only adapters speak to servers; what is excepted takes types and their scheme, and Kubernetes' conversions " +
 			"bring its list of features along"},
 	{"sigs.k8s.io/controller-runtime", nil, "only adapters speak to servers"},

@@ -74,7 +74,7 @@ const lingers = 2 * time.Second
 // orderly are the verbs that have: what they serve, or have begun to change, comes to its end.
 var orderly = map[string]bool{
 	"fusionctl policy serve": true, "fusionctl crd webhook": true, "fusionctl controllers": true,
-	"fusionctl gateway":    true,
+	"fusionctl gateway": true, "fusionctl operator": true,
 	"fusionctl etcd watch": true, "fusionctl etcd move apply": true, "fusionctl etcd move undo": true,
 	"fusionctl crd apply": true, "fusionctl crd undo": true, "fusionctl transition apply": true,
 	"fusionctl transition undo": true, "fusionctl render": true, "fusionctl pki": true, "fusionctl demo": true,
@@ -168,6 +168,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newPreflightCmd(streams),
 		newTransitionCmd(streams),
 		newRoadmapCmd(streams),
+		newOperatorCmd(streams),
 		newPolicyCmd(streams),
 		newVersionCmd(streams),
 		newVersionsCmd(streams),

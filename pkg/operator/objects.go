@@ -1,0 +1,211 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// The labels of what belongs to a control plane, as pkg/render writes them.
+const (
+	managedByLabel = "app.kubernetes.io/managed-by"
+	managedBy      = "fusionctl"
+	partOfLabel    = "app.kubernetes.io/part-of"
+	nameLabel      = "app.kubernetes.io/name"
+)
+
+// FieldManager owns the fields that the operator applies.
+const FieldManager = "fusionctl-operator"
+
+// ErrForeign is wrapped when an object of the name of one of the control plane's belongs to something else.
+var ErrForeign = errors.New("is not of this control plane")
+
+// ours reports whether an object belongs to the control plane.
+func ours(object client.Object, name string) bool {
+	labels := object.GetLabels()
+	return labels[managedByLabel] == managedBy && labels[partOfLabel] == name
+}
+
+func mark(object client.Object, name string) {
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[managedByLabel], labels[partOfLabel] = managedBy, name
+	object.SetLabels(labels)
+}
+
+func foreign(object client.Object, name string) error {
+	at := object.GetName()
+	if object.GetNamespace() != "" {
+		at = object.GetNamespace() + "/" + at
+	}
+	return fmt.Errorf("%s %w: it is left alone; rename the control plane, or label it %s=%s and %s=%s if it is to "+
+		"be taken over", at, ErrForeign, managedByLabel, managedBy, partOfLabel, name)
+}
+
+// namespace makes the namespace of a control plane; one that belongs to something else is not touched.
+func (r *Reconciler) namespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{}
+	err := r.Reader.Get(ctx, types.NamespacedName{Name: name}, namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		mark(namespace, name)
+		err = r.Client.Create(ctx, namespace)
+	case err == nil && !ours(namespace, name):
+		return fmt.Errorf("namespace %w", foreign(namespace, name))
+	case err == nil && namespace.DeletionTimestamp != nil:
+		return fmt.Errorf("namespace %s is being deleted: nothing is put into it", name)
+	}
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// objectsOf reads the documents of a manifest.
+func objectsOf(w *transition.Workload) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(w.Manifest), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the manifest of %s: %w", w.Name, err)
+		}
+		if object.GetNamespace() != w.Namespace {
+			return nil, fmt.Errorf("operator: internal error: the manifest of %s has an object of namespace %q", w.Name,
+				object.GetNamespace())
+		}
+		objects = append(objects, object)
+	}
+}
+
+// apply applies an object that is not there, or belongs to the control plane.
+func (r *Reconciler) apply(ctx context.Context, object *unstructured.Unstructured, name string) error {
+	mark(object, name)
+	there := &metav1.PartialObjectMetadata{}
+	there.SetGroupVersionKind(object.GroupVersionKind())
+	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(object), there)
+	switch {
+	case err == nil && !ours(there, name):
+		return fmt.Errorf("%s %w", object.GetKind(), foreign(there, name))
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(FieldManager),
+		client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}
+
+func (r *Reconciler) applyWorkload(ctx context.Context, w *transition.Workload) error {
+	objects, err := objectsOf(w)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := r.apply(ctx, object, w.Namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeWorkload deletes the objects of a workload that belong to the control plane, the one that has the pods first.
+func (r *Reconciler) removeWorkload(ctx context.Context, w *transition.Workload) error {
+	objects, err := objectsOf(w)
+	if err != nil {
+		return err
+	}
+	for i := len(objects) - 1; i >= 0; i-- {
+		object := objects[i]
+		there := &metav1.PartialObjectMetadata{}
+		there.SetGroupVersionKind(object.GroupVersionKind())
+		err := r.Reader.Get(ctx, client.ObjectKeyFromObject(object), there)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		if !ours(there, w.Namespace) {
+			return fmt.Errorf("%s %w", object.GetKind(), foreign(there, w.Namespace))
+		}
+		uid := there.GetUID()
+		err = r.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground),
+			client.Preconditions{UID: &uid})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// pods are how many pods a workload wants, and how many are ready as they are to be.
+type pods struct {
+	wanted, ready int
+	settled       bool // all of them are of the newest template, and no other is left
+	why           string
+}
+
+// podsOf reads the state of a workload; false where there is none.
+func podsOf(ctx context.Context, reader client.Reader, kind, namespace, name string) (pods, bool, error) {
+	at := types.NamespacedName{Namespace: namespace, Name: name}
+	var err error
+	var p pods
+	if kind == "StatefulSet" {
+		set := &appsv1.StatefulSet{}
+		if err = reader.Get(ctx, at, set); err == nil {
+			s := &set.Status
+			p = pods{wanted: int(wantedOf(set.Spec.Replicas)), ready: int(s.ReadyReplicas)}
+			p.settled = s.ObservedGeneration >= set.Generation && s.UpdatedReplicas == wantedOf(set.Spec.Replicas) &&
+				s.Replicas == s.UpdatedReplicas && s.CurrentRevision == s.UpdateRevision
+		}
+	} else {
+		deployment := &appsv1.Deployment{}
+		if err = reader.Get(ctx, at, deployment); err == nil {
+			s := &deployment.Status
+			p = pods{wanted: int(wantedOf(deployment.Spec.Replicas)), ready: int(s.AvailableReplicas)}
+			p.settled = s.ObservedGeneration >= deployment.Generation &&
+				s.UpdatedReplicas == wantedOf(deployment.Spec.Replicas) && s.Replicas == s.UpdatedReplicas
+			for _, c := range s.Conditions {
+				if c.Status == corev1.ConditionFalse || c.Type == appsv1.DeploymentReplicaFailure {
+					p.why = c.Message
+				}
+			}
+		}
+	}
+	if apierrors.IsNotFound(err) {
+		return pods{}, false, nil
+	}
+	if err != nil {
+		return pods{}, false, fmt.Errorf("reading %s %s: %w", kind, name, err)
+	}
+	return p, true, nil
+}
+
+func wantedOf(replicas *int32) int32 {
+	if replicas == nil {
+		return 1
+	}
+	return *replicas
+}

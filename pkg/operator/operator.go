@@ -1,0 +1,99 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubefusion/fusionctl/pkg/operator/api"
+)
+
+// LeaseName is the lease of the operator that acts.
+const LeaseName = "fusionctl-operator"
+
+// Options say how the operator runs.
+type Options struct {
+	Config        *rest.Config // of the management cluster
+	Namespace     string       // of the lease
+	MaxConcurrent int          // control planes that are changed at a time
+	StepLimit     time.Duration
+	Repair        time.Duration
+	Metrics       string // loopback address, "" for none
+	Health        string // address, "" for none
+	Log           *slog.Logger
+}
+
+// Run runs the operator until ctx ends. One process at a time acts, the one that holds the lease.
+func Run(ctx context.Context, o Options) error {
+	log := logr.FromSlogHandler(o.Log.Handler())
+	ctrl.SetLogger(log)
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := api.AddToScheme(scheme); err != nil {
+		return err
+	}
+	metrics := o.Metrics
+	if metrics == "" {
+		metrics = "0"
+	}
+	mine := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy}),
+		Transform: cache.TransformStripManagedFields()}
+	manager, err := ctrl.NewManager(o.Config, ctrl.Options{
+		Scheme: scheme, Logger: log,
+		LeaderElection: true, LeaderElectionID: LeaseName, LeaderElectionNamespace: o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		Metrics:                       metricsserver.Options{BindAddress: metrics},
+		HealthProbeBindAddress:        o.Health,
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{&appsv1.Deployment{}: mine, &appsv1.StatefulSet{}: mine}},
+	})
+	if err != nil {
+		return fmt.Errorf("setting up the operator: %w", err)
+	}
+	for _, add := range []func(string, healthz.Checker) error{manager.AddHealthzCheck, manager.AddReadyzCheck} {
+		if err := add("ping", healthz.Ping); err != nil {
+			return err
+		}
+	}
+	r := &Reconciler{Client: manager.GetClient(), Reader: manager.GetAPIReader(),
+		Events: manager.GetEventRecorder("fusionctl-operator"), Now: time.Now, StepLimit: o.StepLimit,
+		Repair: o.Repair, Look: 2 * time.Second}
+	// Objects of a control plane are in the namespace of its name. They have no owner reference: a garbage collector
+	// that did not find the owner, as after a restore of the management cluster, would delete the control plane.
+	owner := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		if !ours(object, object.GetNamespace()) {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetNamespace()}}}
+	})
+	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
+		predicate.AnnotationChangedPredicate{}) // not what the operator itself writes into the status
+	if err := ctrl.NewControllerManagedBy(manager).Named("fusedcontrolplane").For(&api.FusedControlPlane{},
+		builder.WithPredicates(changed)).
+		Watches(&appsv1.Deployment{}, owner).Watches(&appsv1.StatefulSet{}, owner).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.MaxConcurrent}).Complete(r); err != nil {
+		return fmt.Errorf("setting up the operator: %w", err)
+	}
+	return manager.Start(ctx)
+}

@@ -1,0 +1,116 @@
+package operator
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"sigs.k8s.io/yaml"
+)
+
+func example(t *testing.T) *api.FusedControlPlane {
+	t.Helper()
+	text, err := examples.FS.ReadFile("hosted-1.15-1.36.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &api.FusedControlPlane{}
+	if err := yaml.Unmarshal(text, f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestAPlanOfTheRecordIsThePlan: what the record gives back renders as what was written, and has its digest.
+func TestAPlanOfTheRecordIsThePlan(t *testing.T) {
+	v := judge(example(t))
+	if refusal := v.refusal(); refusal != "" {
+		t.Fatal(refusal)
+	}
+	data, err := json.Marshal(v.plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := &plan.Plan{}
+	if err := json.Unmarshal(data, read); err != nil {
+		t.Fatal(err)
+	}
+	was, err := render.HostedParts(v.plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := render.HostedParts(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(was) != len(is) || len(was) < 7 {
+		t.Fatalf("%d parts, and %d of the record", len(was), len(is))
+	}
+	for i := range was {
+		if !bytes.Equal(was[i].Manifest, is[i].Manifest) {
+			t.Errorf("%s is another one", was[i].Component.Name)
+		}
+	}
+	if digest, err := digestOf(read); err != nil || digest != v.digest {
+		t.Errorf("digest %s, %v; want %s", digest, err, v.digest)
+	}
+}
+
+// TestEveryFileIsIssued: a control plane of which nothing runs elsewhere has every file that its pods read, from
+// nothing; a second look changes none of them, and one when a third of their lives is left all but the authorities.
+func TestEveryFileIsIssued(t *testing.T) {
+	v := judge(example(t))
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := &Reconciler{Now: func() time.Time { return now }}
+	files := map[string][]byte{}
+	if err := r.issue(v.plan, files); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := render.HostedParts(v.plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for _, part := range parts {
+		for _, s := range part.Secrets {
+			for _, path := range s.Files {
+				read++
+				if len(files[pkiKey(path)]) == 0 {
+					t.Errorf("%s reads %s, and nothing made it", part.Component.Name, path)
+				}
+			}
+		}
+	}
+	if read < 20 {
+		t.Errorf("%d files are read", read)
+	}
+	issued := map[string]string{}
+	for key, data := range files {
+		issued[key] = string(data)
+	}
+	if err := r.issue(v.plan, files); err != nil {
+		t.Fatal(err)
+	}
+	for key, data := range files {
+		if issued[key] != string(data) {
+			t.Errorf("%s was issued again", key)
+		}
+	}
+	now = now.Add(leafLife - renewBefore + time.Hour)
+	if err := r.issue(v.plan, files); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range v.plan.Certificates {
+		if renewed := issued[pkiKey(c.Cert)] != string(files[pkiKey(c.Cert)]); renewed == c.Authority {
+			t.Errorf("%s: issued again: %v", c.Cert, renewed)
+		}
+	}
+	if key := pkiKey(v.plan.PKI.CA); issued[key] != string(files[key]) {
+		t.Error("the authority is another one")
+	}
+}

@@ -1,0 +1,440 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// Reconciler brings control planes to what their objects say.
+type Reconciler struct {
+	Client client.Client
+	Reader client.Reader // past the cache
+	Events events.EventRecorder
+	Now    func() time.Time
+
+	StepLimit time.Duration // how long a step may wait before its transition goes back
+	Repair    time.Duration // how often everything is applied again
+	Look      time.Duration // how often a transition looks whether a step is done
+
+	mu      sync.Mutex
+	applied map[string]time.Time // when all of a control plane was applied
+}
+
+// Reconcile looks at one control plane, and does at most what leads to the next wait.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	f := &api.FusedControlPlane{}
+	if err := r.Client.Get(ctx, request.NamespacedName, f); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	was := f.Status.DeepCopy()
+	after, err := r.look(ctx, f)
+	if f.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(f, api.Finalizer) {
+		return reconcile.Result{}, err
+	}
+	f.Status.ObservedGeneration = f.Generation
+	if !reflect.DeepEqual(was, f.Status) {
+		if told := r.Client.Status().Update(ctx, f); told != nil && !apierrors.IsConflict(told) {
+			err = errors.Join(err, client.IgnoreNotFound(told))
+		} else if told != nil {
+			after = time.Second
+		}
+	}
+	if err != nil {
+		return reconcile.Result{}, err // with backoff
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// look does the work of one call, and leaves in the status what it saw.
+func (r *Reconciler) look(ctx context.Context, f *api.FusedControlPlane) (time.Duration, error) {
+	p := &plane{Reconciler: r, object: f, verdict: judge(f)}
+	if f.DeletionTimestamp != nil {
+		return p.delete(ctx)
+	}
+	p.describe()
+	var err error
+	if p.record, err = readRecord(ctx, r.Reader, f.Name); err != nil {
+		p.degraded("Unreadable", err)
+		return 0, err
+	}
+	defer p.recorded()
+	if p.verdict.file != nil && p.verdict.file.Spec.Paused {
+		p.phase(api.Paused)
+		return r.Repair, nil
+	}
+	if p.record.Open != nil {
+		return p.proceed(ctx)
+	}
+	if refusal := p.verdict.refusal(); refusal != "" {
+		p.refuse("Findings", refusal)
+		return p.steady(ctx)
+	}
+	switch v := &p.verdict; {
+	case p.record.Runs == v.digest:
+		return p.steady(ctx)
+	case p.record.Failed == v.digest:
+		p.degraded("WentBack", errors.New(p.record.Why+"; edit the spec to try again"))
+		return p.steady(ctx)
+	case p.backed() == v.digest:
+		p.refuse("WentBack", "the annotation "+api.AnnotationBack+" names this plan: edit the spec, or take it away")
+		return p.steady(ctx)
+	}
+	return p.begin(ctx)
+}
+
+// plane is one control plane during one look.
+type plane struct {
+	*Reconciler
+	object  *api.FusedControlPlane
+	verdict verdict
+	record  *record
+}
+
+// backed is the digest of the plan that a person wants undone.
+func (p *plane) backed() string { return p.object.Annotations[api.AnnotationBack] }
+
+// begin computes the transition to the plan and writes it down; the next look carries it out.
+func (p *plane) begin(ctx context.Context) (time.Duration, error) {
+	v := &p.verdict
+	t, err := transition.NewHosted(p.record.Plan, v.plan, transition.Facts{})
+	if refused, ok := errors.AsType[*transition.RefusedError](err); ok && p.record.Plan != nil {
+		// What is stored may allow it: a step of the transition reads the stores before anything stops.
+		t, err = transition.NewHosted(p.record.Plan, v.plan, transition.Facts{StoresAgree: true})
+		if err != nil {
+			err = refused
+		}
+	}
+	if refused, ok := errors.AsType[*transition.RefusedError](err); ok {
+		p.refuse("NoTransition", strings.Join(refused.Reasons, "; "))
+		return p.steady(ctx)
+	}
+	if err != nil {
+		p.degraded("NoTransition", err)
+		return 0, err
+	}
+	if p.waits(&t) {
+		p.phase(api.Waiting)
+		p.condition(api.ConditionProgressing, metav1.ConditionFalse, "WaitingForApproval", fmt.Sprintf(
+			"%d steps lead to plan %s: kubectl annotate --overwrite %s %s %s=%s", len(t.Steps), v.digest, api.Short,
+			p.object.Name, api.AnnotationApprove, v.digest))
+		return p.steady(ctx)
+	}
+	if !controllerutil.ContainsFinalizer(p.object, api.Finalizer) {
+		before := p.object.DeepCopy()
+		controllerutil.AddFinalizer(p.object, api.Finalizer)
+		status := p.object.Status
+		if err := p.Client.Patch(ctx, p.object, client.MergeFromWithOptions(before,
+			client.MergeFromWithOptimisticLock{})); err != nil {
+			return 0, fmt.Errorf("adding the finalizer: %w", err)
+		}
+		p.object.Status = status
+	}
+	if err := p.namespace(ctx, v.plan.Name); err != nil {
+		p.degraded("Namespace", err)
+		return 0, err
+	}
+	if err := p.secrets(ctx, v.plan); err != nil {
+		p.degraded("Certificates", err)
+		return 0, err
+	}
+	if len(t.Steps) == 0 { // the plans differ in what no object shows
+		p.record.Runs, p.record.Plan, p.record.Failed, p.record.Why = v.digest, v.plan, "", ""
+		return time.Second, p.record.write(ctx, p.Client, v.plan.Name)
+	}
+	now := p.now()
+	p.record.Open = &open{To: v.digest, Plan: v.plan, Transition: t, Since: now, StepSince: now}
+	if err := p.record.write(ctx, p.Client, v.plan.Name); err != nil {
+		return 0, err
+	}
+	p.event(corev1.EventTypeNormal, "Begun", "%d steps from %s to %s", len(t.Steps), t.From, t.To)
+	return p.proceed(ctx)
+}
+
+// waits reports whether a person has to approve a transition that has not begun.
+func (p *plane) waits(t *transition.Transition) bool {
+	if p.record.Plan == nil || p.object.Annotations[api.AnnotationApprove] == p.verdict.digest {
+		return false
+	}
+	if p.verdict.file.Spec.Approval == spec.ApprovalManual {
+		return true
+	}
+	for _, s := range t.Steps {
+		if s.Do != nil && s.Do.Kind != transition.RunChecks && s.Undo == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// proceed goes on with the open transition, on or back.
+func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
+	o := p.record.Open
+	name := p.object.Name
+	// A spec that leads nowhere changes nothing: the transition goes on.
+	replaced := p.verdict.digest != o.To && p.verdict.refusal() == ""
+	if !o.Back && (p.backed() == o.To || replaced) {
+		why := "the spec was changed while the transition went on"
+		if p.backed() == o.To {
+			why = "a person has asked for it"
+		}
+		if err := p.goBack(ctx, why); err != nil {
+			return 0, err
+		}
+	}
+	p.phase(api.Progressing)
+	if o.Back {
+		p.phase(api.GoingBack)
+	}
+	if err := p.namespace(ctx, name); err != nil {
+		p.degraded("Namespace", err)
+		return 0, err
+	}
+	wanted := o.Plan
+	if o.Back {
+		wanted = p.record.Plan
+	}
+	if wanted != nil {
+		if err := p.secrets(ctx, wanted); err != nil {
+			p.degraded("Certificates", err)
+			return 0, err
+		}
+	}
+	run := &runner{Reconciler: p.Reconciler, name: name, plan: wanted}
+	book := &journal{ctx: ctx, client: p.Client, name: name, record: p.record, now: p.now}
+	carry := transition.Apply
+	if o.Back {
+		carry = transition.Undo
+	}
+	err := carry(ctx, &o.Transition, run, book, nil)
+	if err == nil {
+		return time.Second, p.end(ctx)
+	}
+	p.condition(api.ConditionProgressing, metav1.ConditionTrue, "Waiting", err.Error())
+	late := p.Now().Sub(o.StepSince.Time) > p.StepLimit
+	switch {
+	case !late && errors.Is(err, errWaiting):
+		return p.Look, nil
+	case !late:
+		p.degraded("StepFailed", err)
+		return 0, err
+	case o.Back || p.record.Plan == nil:
+		// there is nothing to go back to, or it goes back already: it is tried on
+		p.degraded("StepFailed", err)
+		return p.Look, nil
+	}
+	return p.Look, p.goBack(ctx, fmt.Sprintf("%v, after %v", err, p.StepLimit))
+}
+
+func (p *plane) goBack(ctx context.Context, why string) error {
+	o := p.record.Open
+	o.Back, o.Why, o.StepSince = true, why, p.now()
+	if err := p.record.write(ctx, p.Client, p.object.Name); err != nil {
+		return err
+	}
+	p.event(corev1.EventTypeWarning, "GoingBack", "%s", why)
+	return nil
+}
+
+// mostHistory bounds what is remembered of transitions.
+const mostHistory = 10
+
+// end closes the open transition.
+func (p *plane) end(ctx context.Context) error {
+	r, o := p.record, p.record.Open
+	past := api.PastTransition{From: o.Transition.From, To: o.Transition.To, Plan: o.To, Ended: p.now()}
+	r.Failed, r.Why = "", ""
+	if o.Back {
+		past.Plan, past.Error = r.Runs, o.Why
+		if p.verdict.digest == o.To { // not one that another spec has replaced
+			r.Failed, r.Why = o.To, "the transition to plan "+o.To+" went back: "+o.Why
+		}
+	} else {
+		r.Runs, r.Plan = o.To, o.Plan
+	}
+	r.History = append([]api.PastTransition{past}, r.History...)
+	r.History = r.History[:min(len(r.History), mostHistory)]
+	r.Open = nil
+	if err := r.write(ctx, p.Client, p.object.Name); err != nil {
+		return err
+	}
+	if past.Error != "" {
+		p.event(corev1.EventTypeWarning, "WentBack", "%s", past.Error)
+	} else {
+		p.event(corev1.EventTypeNormal, "Ended", "%s runs", o.Transition.To)
+	}
+	p.phase(api.Running)
+	return nil
+}
+
+// steady looks at what runs by the plan of the record, and applies it again where it is not what was applied.
+func (p *plane) steady(ctx context.Context) (time.Duration, error) {
+	if p.record.Plan == nil {
+		return p.Repair, nil
+	}
+	components, ready, err := p.components(ctx, p.record.Plan)
+	if err != nil {
+		p.degraded("Unreadable", err)
+		return 0, err
+	}
+	if p.due(ready) {
+		err := p.secrets(ctx, p.record.Plan)
+		if err == nil {
+			err = p.reapply(ctx)
+		}
+		if err != nil {
+			p.degraded("Repair", err)
+			return 0, err
+		}
+	}
+	p.object.Status.Components = components
+	if !ready {
+		var missing []string
+		for _, c := range components {
+			if c.Ready < c.Wanted || c.Wanted == 0 && !c.Existing {
+				missing = append(missing, fmt.Sprintf("%s has %d of %d pods", c.Name, c.Ready, c.Wanted))
+			}
+		}
+		p.condition(api.ConditionReady, metav1.ConditionFalse, "NotReady", some(missing))
+		p.degraded("NotReady", errors.New(some(missing)))
+		return time.Minute, nil
+	}
+	p.condition(api.ConditionReady, metav1.ConditionTrue, "Ready", "every component is ready")
+	if p.object.Status.Phase == "" || p.object.Status.Phase == api.Pending {
+		p.phase(api.Running)
+	}
+	return p.Repair, nil
+}
+
+// due reports whether everything is applied again: now and then, and where something is not ready, since what it needs
+// may have been deleted.
+func (p *plane) due(ready bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.applied == nil {
+		p.applied = map[string]time.Time{}
+	}
+	last, known := p.applied[p.object.Name]
+	now := p.Now()
+	if !known && ready {
+		p.applied[p.object.Name] = now // an operator that starts does not write everything at once
+		return false
+	}
+	every := p.Repair
+	if !ready {
+		every = time.Minute
+	}
+	if known && now.Sub(last) < every {
+		return false
+	}
+	p.applied[p.object.Name] = now
+	return true
+}
+
+func (p *plane) reapply(ctx context.Context) error {
+	all, err := transition.NewHosted(nil, p.record.Plan, transition.Facts{})
+	if err != nil {
+		return err
+	}
+	for _, s := range all.Steps {
+		if s.Do != nil && s.Do.Kind == transition.ApplyObjects {
+			if err := p.applyWorkload(ctx, s.Do.Workload); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// components are those of a plan, as they are.
+func (p *plane) components(ctx context.Context, of *plan.Plan) (list []api.ComponentStatus, ready bool, err error) {
+	ready = true
+	for i := range of.Components {
+		c := &of.Components[i]
+		status := api.ComponentStatus{Name: c.Name, Host: c.Host, Side: string(c.Side), Version: c.Version,
+			Image: c.Image}
+		if c.Host != plan.HostedName {
+			status.Existing = true
+			list = append(list, status)
+			continue
+		}
+		kind := "Deployment"
+		if c.Kind == plan.Etcd {
+			kind = "StatefulSet"
+		}
+		state, _, err := podsOf(ctx, p.Client, kind, of.Name, c.Name)
+		if err != nil {
+			return nil, false, err
+		}
+		status.Wanted, status.Ready = state.wanted, state.ready
+		ready = ready && state.wanted > 0 && state.ready >= state.wanted
+		list = append(list, status)
+	}
+	return list, ready, nil
+}
+
+// delete does what the deletion policy says, and lets the object go.
+func (p *plane) delete(ctx context.Context) (time.Duration, error) {
+	f := p.object
+	if !controllerutil.ContainsFinalizer(f, api.Finalizer) {
+		return 0, nil
+	}
+	p.phase(api.Deleting)
+	policy := spec.DeletionKeep // a spec that cannot be read keeps everything
+	if p.verdict.file != nil && p.verdict.file.Spec.DeletionPolicy != "" {
+		policy = p.verdict.file.Spec.DeletionPolicy
+	}
+	if policy == spec.DeletionDelete {
+		namespace := &corev1.Namespace{}
+		err := p.Reader.Get(ctx, types.NamespacedName{Name: f.Name}, namespace)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return 0, fmt.Errorf("namespace %s: %w", f.Name, err)
+		case !ours(namespace, f.Name):
+			p.event(corev1.EventTypeWarning, "Kept", "namespace %v", foreign(namespace, f.Name))
+		default:
+			uid := namespace.UID
+			err := p.Client.Delete(ctx, namespace, client.Preconditions{UID: &uid})
+			if client.IgnoreNotFound(err) != nil {
+				return 0, fmt.Errorf("deleting namespace %s: %w", f.Name, err)
+			}
+			p.condition(api.ConditionProgressing, metav1.ConditionTrue, "Deleting",
+				"namespace "+f.Name+" is being deleted")
+			return p.Look, nil
+		}
+	} else {
+		p.event(corev1.EventTypeNormal, "Kept", "namespace %s runs on with all that is in it, by Secret %s; "+
+			"deletionPolicy Delete would have deleted it", f.Name, RecordName)
+	}
+	before := f.DeepCopy()
+	controllerutil.RemoveFinalizer(f, api.Finalizer)
+	if err := p.Client.Patch(ctx, f, client.MergeFrom(before)); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	return 0, nil
+}
+
+func (r *Reconciler) now() metav1.Time { return metav1.NewTime(r.Now().Truncate(time.Second)) }
+
+func (p *plane) event(kind, reason, format string, args ...any) {
+	p.Events.Eventf(p.object, nil, kind, reason, "Reconcile", format, args...)
+}

@@ -1,0 +1,132 @@
+package operator
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// RecordName is the Secret beside a control plane that says by which plan it runs, and how far a transition came. An
+// operator that was killed, or is a new one, goes on from there: the status is only shown.
+const RecordName = "fusionctl-record"
+
+const recordKey = "record.json.gz"
+
+// limitRecordBytes bounds a record that is read: a Secret holds 1 MiB of it, compressed.
+const limitRecordBytes = 64 << 20
+
+// record is what the Secret holds.
+type record struct {
+	Runs string     `json:"runs,omitempty"` // digest of the plan by which the components run
+	Plan *plan.Plan `json:"plan,omitempty"` // that plan
+	Open *open      `json:"open,omitempty"` // the transition that is carried out or undone
+	// Failed is the digest of a plan to which no transition leads again, since one came back, and Why.
+	Failed string `json:"failed,omitempty"`
+	Why    string `json:"why,omitempty"`
+
+	History []api.PastTransition `json:"history,omitempty"` // the last one first
+
+	secret *corev1.Secret
+}
+
+// open is a transition with its journal.
+type open struct {
+	To         string                `json:"to"` // digest of the plan
+	Plan       *plan.Plan            `json:"plan"`
+	Transition transition.Transition `json:"transition"`
+	Journal    []transition.Record   `json:"journal,omitempty"`
+	Since      metav1.Time           `json:"since"`
+	StepSince  metav1.Time           `json:"stepSince"` // when the last record was written
+	Back       bool                  `json:"back,omitempty"`
+	Why        string                `json:"why,omitempty"` // it goes back
+}
+
+// readRecord reads the record of a control plane; an empty one where there is none. Errors: what cannot be read is
+// never taken for nothing.
+func readRecord(ctx context.Context, c client.Reader, name string) (*record, error) {
+	r := &record{}
+	secret := &corev1.Secret{}
+	err := c.Get(ctx, types.NamespacedName{Namespace: name, Name: RecordName}, secret)
+	if apierrors.IsNotFound(err) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of %s: %w", name, err)
+	}
+	if !ours(secret, name) {
+		return nil, foreign(secret, name)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(secret.Data[recordKey]))
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(z, limitRecordBytes)).Decode(r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("in Secret %s/%s: %w: nothing is changed by a record that cannot be read", name, RecordName,
+			err)
+	}
+	r.secret = secret
+	return r, nil
+}
+
+// write writes the record. One that another operator wrote since it was read is not overwritten.
+func (r *record) write(ctx context.Context, c client.Client, name string) error {
+	var data bytes.Buffer
+	z := gzip.NewWriter(&data)
+	if err := json.NewEncoder(z).Encode(r); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: RecordName}}
+	if r.secret != nil {
+		secret = r.secret.DeepCopy()
+	}
+	mark(secret, name)
+	secret.Data = map[string][]byte{recordKey: data.Bytes()}
+	var err error
+	if r.secret == nil {
+		err = c.Create(ctx, secret)
+	} else {
+		err = c.Update(ctx, secret) // with the resourceVersion that was read
+	}
+	if err != nil {
+		return fmt.Errorf("writing the record of %s: %w", name, err)
+	}
+	r.secret = secret
+	return nil
+}
+
+// journal keeps the records of the open transition in the record: *transition.Journal.
+type journal struct {
+	ctx    context.Context
+	client client.Client
+	name   string
+	record *record
+	now    func() metav1.Time
+}
+
+func (j *journal) Records() []transition.Record { return j.record.Open.Journal }
+
+// Append writes a record unless it is the last one again: a step that waits is begun at each look.
+func (j *journal) Append(r transition.Record) error {
+	o := j.record.Open
+	if n := len(o.Journal); n > 0 && o.Journal[n-1] == r {
+		return nil
+	}
+	o.Journal, o.StepSince = append(o.Journal, r), j.now()
+	return j.record.write(j.ctx, j.client, j.name)
+}

@@ -1,0 +1,81 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/local"
+)
+
+// errWaiting is wrapped when a check looked, and what it wants is not there yet.
+var errWaiting = errors.New("not yet")
+
+// runner carries out the steps of hosted transitions: *transition.Runner. It looks once, and does not wait.
+type runner struct {
+	*Reconciler
+	name string
+	plan *plan.Plan // whose stores are read
+}
+
+// Do applies or removes the objects of a component.
+func (r *runner) Do(ctx context.Context, _ string, a *transition.Action) error {
+	switch a.Kind {
+	case transition.ApplyObjects:
+		return r.applyWorkload(ctx, a.Workload)
+	case transition.RemoveObjects:
+		return r.removeWorkload(ctx, a.Workload)
+	}
+	return fmt.Errorf("operator: internal error: action %q", a.Kind)
+}
+
+// Check looks at what a check is about.
+func (r *runner) Check(ctx context.Context, _ string, c *transition.Check) error {
+	switch c.Kind {
+	case transition.RolledOut:
+		p, found, err := podsOf(ctx, r.Reader, c.Workload.Kind, c.Workload.Namespace, c.Workload.Name)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return fmt.Errorf("%s %s is gone: %w", c.Workload.Kind, c.Workload.Name, errWaiting)
+		case !p.settled || p.ready < p.wanted:
+			err := fmt.Errorf("%s: %d of %d pods are ready: %w", c.Workload.Name, p.ready, p.wanted, errWaiting)
+			if p.why != "" {
+				err = fmt.Errorf("%w: %s", err, p.why)
+			}
+			return fmt.Errorf("%w; %s", err, c.Hint)
+		}
+		return nil
+	case transition.NoPods:
+		list := &corev1.PodList{}
+		if err := r.Reader.List(ctx, list, client.InNamespace(c.Workload.Namespace),
+			client.MatchingLabels{nameLabel: c.Workload.Name, partOfLabel: r.name}, client.Limit(1)); err != nil {
+			return fmt.Errorf("listing the pods of %s: %w", c.Workload.Name, err)
+		}
+		if len(list.Items) > 0 {
+			return fmt.Errorf("pod %s is still there: %w", list.Items[0].Name, errWaiting)
+		}
+		return nil
+	case transition.StoresAgree:
+		return r.storesAgree(ctx, c)
+	}
+	return fmt.Errorf("operator: internal error: check %q", c.Kind)
+}
+
+// storesAgree reads the stores with the client certificate of the control plane.
+func (r *runner) storesAgree(ctx context.Context, c *transition.Check) error {
+	stores, done, err := r.reachable(ctx, r.name, c.Stores)
+	if err != nil {
+		return err
+	}
+	defer done()
+	there := *c
+	there.Stores = stores
+	return local.StoresAgree(ctx, &there, nil)
+}

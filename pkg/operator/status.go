@@ -1,0 +1,75 @@
+package operator
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// describe puts into the status what follows from the spec alone, and takes out what the last look saw.
+func (p *plane) describe() {
+	s, v := &p.object.Status, &p.verdict
+	s.Phase, s.Plan = api.Pending, v.digest
+	s.Findings, s.Summary = v.findings(), finding.Summarize(v.report.Findings)
+	if v.err != nil {
+		s.Summary.Errors = len(s.Findings)
+	}
+	p.condition(api.ConditionDegraded, metav1.ConditionFalse, "AsExpected", "")
+	p.condition(api.ConditionProgressing, metav1.ConditionFalse, "Settled", "")
+	if refusal := v.refusal(); refusal != "" {
+		p.condition(api.ConditionSafe, metav1.ConditionFalse, "Findings", refusal)
+	} else {
+		p.condition(api.ConditionSafe, metav1.ConditionTrue, "Checked", "no finding of the plan is an error")
+	}
+	if meta.FindStatusCondition(s.Conditions, api.ConditionReady) == nil {
+		p.condition(api.ConditionReady, metav1.ConditionFalse, "Pending", "nothing runs yet")
+	}
+}
+
+// recorded puts into the status what the record says.
+func (p *plane) recorded() {
+	s, r := &p.object.Status, p.record
+	s.Runs, s.History, s.Transition = r.Runs, r.History, nil
+	if o := r.Open; o != nil {
+		t := &o.Transition
+		s.Transition = &api.TransitionStatus{From: t.From, To: t.To, Plan: o.To, Back: o.Back, Steps: len(t.Steps),
+			Error: o.Why, Since: o.Since}
+		if state, err := transition.StateOf(t, o.Journal); err == nil {
+			s.Transition.Done = state.Done
+			at := state.Done
+			if o.Back && !state.Open {
+				at--
+			}
+			if at >= 0 && at < len(t.Steps) {
+				s.Transition.Step = t.Steps[at].Title
+			}
+		}
+	}
+}
+
+func (p *plane) phase(to api.Phase) { p.object.Status.Phase = to }
+
+// refuse says why the plan is not carried out; what runs is left alone.
+func (p *plane) refuse(reason, message string) {
+	p.phase(api.Refused)
+	p.condition(api.ConditionProgressing, metav1.ConditionFalse, reason, message)
+}
+
+// degraded says that something does not work, or cannot be read.
+func (p *plane) degraded(reason string, err error) {
+	if p.object.Status.Phase != api.Refused {
+		p.phase(api.Degraded)
+	}
+	p.condition(api.ConditionDegraded, metav1.ConditionTrue, reason, err.Error())
+}
+
+// limitMessageBytes is what a condition's message may have.
+const limitMessageBytes = 4096
+
+func (p *plane) condition(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&p.object.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
+		Message: message[:min(len(message), limitMessageBytes)], ObservedGeneration: p.object.Generation})
+}
