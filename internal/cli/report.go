@@ -121,6 +121,7 @@ func newReport(ctx context.Context, req reportRequest, streams Streams) (*report
 	in := &report.Input{Spec: req.file, Plan: p, Check: catalog.Check(p), Rules: catalog.Rules(),
 		Evidence: docs.Evidence}
 	g := graph.New(p)
+	in.Mermaid = graph.Mermaid(g)
 	for i := range g.Nodes {
 		g.Nodes[i].Href = report.Anchor(p, g.Nodes[i].ID)
 	}

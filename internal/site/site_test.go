@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/net/html"
 
+	"github.com/kubefusion/fusionctl/internal/browser"
 	"github.com/kubefusion/fusionctl/internal/cli"
 	"github.com/kubefusion/fusionctl/internal/debian"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
@@ -26,6 +28,7 @@ import (
 
 // parsed is what a test wants to know of a page.
 type parsed struct {
+	root   *html.Node
 	ids    map[string]int
 	links  []string
 	titles int
@@ -53,7 +56,7 @@ func built(t *testing.T) (string, map[string]*parsed) {
 			return err
 		}
 		name, err := filepath.Rel(out, file)
-		p := &parsed{ids: map[string]int{}}
+		p := &parsed{root: root, ids: map[string]int{}}
 		pages[filepath.ToSlash(name)] = p
 		for n := range root.Descendants() {
 			if n.Type == html.TextNode {
@@ -266,20 +269,8 @@ func TestSearchInABrowser(t *testing.T) {
 
 // TestPagesFitInABrowser: no page scrolls sideways, and its title is seen first, on a telephone too, and on paper.
 func TestPagesFitInABrowser(t *testing.T) {
-	program := debian.Program(t, "chromium", "chromium")
+	ctx, _ := browser.Start(t, 1200, 4*time.Minute)
 	out, _ := built(t)
-	directory := t.TempDir()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
-		chromedp.UserDataDir(directory), chromedp.Env("TMPDIR="+directory))
-	allocator, stop := chromedp.NewExecAllocator(t.Context(), options...)
-	defer stop()
-	root, cancel := chromedp.NewContext(allocator)
-	defer func() {
-		cancel()
-		chromedp.FromContext(root).Allocator.Wait()
-	}()
-	ctx, cancelTime := context.WithTimeout(root, 4*time.Minute)
-	defer cancelTime()
 	for _, page := range []string{"index", "docs/answers", "docs/etcd", "docs/rules/FUS060", "commands/fusionctl-check",
 		"docs/security", "docs/matrix"} {
 		for _, width := range []int64{400, 900, 1400} {
@@ -300,6 +291,99 @@ func TestPagesFitInABrowser(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPagesAreReadable: on a page of each section, and in the list of what a search found, every text stands out from
+// what is behind it, by day and by night, and the console says nothing.
+func TestPagesAreReadable(t *testing.T) {
+	ctx, said := browser.Start(t, 1200, 4*time.Minute)
+	out, _ := built(t)
+	pages := []string{"index.html", "docs/etcd.html?q=garbage", "docs/etcd.html?q=xyzzy", "docs/matrix.html"}
+	for _, section := range sections {
+		pages = append(pages, firstOf(t, out, section))
+	}
+	for _, page := range pages {
+		for _, dark := range []bool{false, true} {
+			var bad []string
+			var isDark bool
+			if err := chromedp.Run(ctx, browser.Scheme(dark), chromedp.Navigate("file://"+filepath.Join(out, page)),
+				chromedp.Evaluate(browser.Dark, &isDark), chromedp.Evaluate(browser.Contrasts, &bad)); err != nil {
+				t.Fatalf("%s: %v", page, err)
+			}
+			if isDark != dark || len(bad) > 0 {
+				t.Errorf("%s is dark: %v, want %v; hard to read: %q", page, isDark, dark, bad)
+			}
+		}
+	}
+	if words := said(); len(words) > 0 {
+		t.Errorf("the console says %q", words)
+	}
+}
+
+// firstOf is a page of a section, as the start of the site lists them.
+func firstOf(t *testing.T, out, section string) string {
+	t.Helper()
+	home, err := os.ReadFile(filepath.Join(out, "index.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(home), `<h2 id="`+anchorOf(section)+`">`)
+	_, link, _ := strings.Cut(list, `<li><a href="`)
+	page, _, found := strings.Cut(link, `"`)
+	if !found {
+		t.Fatalf("the start of the site lists no page of %s", section)
+	}
+	return page
+}
+
+// TestPagesHaveAStructure: a reader who hears a page finds its parts by headings without gaps, its tables by their
+// heads, its pictures by their texts.
+func TestPagesHaveAStructure(t *testing.T) {
+	_, pages := built(t)
+	for name, p := range pages {
+		level := 0
+		for n := range p.root.Descendants() {
+			if n.Type != html.ElementNode {
+				continue
+			}
+			switch n.Data {
+			case "h1", "h2", "h3", "h4", "h5", "h6":
+				now := int(n.Data[1] - '0')
+				if now > level+1 {
+					t.Errorf("%s: a heading of level %d follows one of level %d: %s", name, now, level, textOf(n))
+				}
+				level = now
+			case "table":
+				if !slices.ContainsFunc(slices.Collect(n.Descendants()), func(n *html.Node) bool {
+					return n.Data == "th"
+				}) {
+					t.Errorf("%s: a table has no head", name)
+				}
+			case "img":
+				if !slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "alt" && a.Val != "" }) {
+					t.Errorf("%s: a picture has no text", name)
+				}
+			case "html":
+				if !slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "lang" }) {
+					t.Errorf("%s says no language", name)
+				}
+			case "a":
+				if strings.TrimSpace(textOf(n)) == "" {
+					t.Errorf("%s: a link has no text", name)
+				}
+			}
+		}
+	}
+}
+
+func textOf(n *html.Node) string {
+	var b strings.Builder
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode {
+			b.WriteString(d.Data)
+		}
+	}
+	return b.String()
 }
 
 func TestSiteIsTheSameTwice(t *testing.T) {

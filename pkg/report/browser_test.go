@@ -7,139 +7,65 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/kubefusion/fusionctl/internal/debian"
+	"github.com/kubefusion/fusionctl/internal/browser"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// profile is a directory for a browser's own files. The browser's helper processes end after the browser and still
-// write, so that removing the directory may take several attempts.
-func profile(t *testing.T) string {
-	t.Helper()
-	directory, err := os.MkdirTemp("", "fusionctl-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		deadline := time.Now().Add(30 * time.Second)
-		for err := os.RemoveAll(directory); err != nil; err = os.RemoveAll(directory) {
-			if time.Now().After(deadline) {
-				t.Errorf("the browser's directory stays: %v", err)
-				return
-			}
-		}
-	})
-	return directory
-}
-
-// browser starts a Chromium on a page about a plan, and gathers what its console says.
-func browser(t *testing.T, width int64, dark bool, in *Input) (context.Context, func() []string) {
+// shown starts a browser on a page about a plan, and gathers what its console says.
+func shown(t *testing.T, width int, dark bool, in *Input) (context.Context, func() []string) {
 	t.Helper()
 	var page bytes.Buffer
 	if err := HTML(&page, in); err != nil {
 		t.Fatal(err)
 	}
-	return browserOn(t, width, dark, page.Bytes())
+	return shownPage(t, width, dark, page.Bytes())
 }
 
-// browserOn starts a Chromium on a page.
-func browserOn(t *testing.T, width int64, dark bool, page []byte) (context.Context, func() []string) {
+// shownPage starts a browser on a page.
+func shownPage(t *testing.T, width int, dark bool, page []byte) (context.Context, func() []string) {
 	t.Helper()
-	program := debian.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
+	ctx, said := browser.Start(t, width, 2*time.Minute)
 	file := filepath.Join(t.TempDir(), "report.html")
 	if err := os.WriteFile(file, page, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	directory := profile(t)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
-		chromedp.WindowSize(int(width), 1000), chromedp.Flag("disable-quic", true),
-		chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(directory),
-		chromedp.Env("TMPDIR="+directory))
-	if dark {
-		options = append(options, chromedp.Flag("blink-settings", "preferredColorScheme=0"))
-	}
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	root, cancel := chromedp.NewContext(allocator)
-	t.Cleanup(func() {
-		cancel()
-		stop()
-		chromedp.FromContext(root).Allocator.Wait()
-	})
-	ctx, cancel := context.WithTimeout(root, 2*time.Minute)
-	t.Cleanup(cancel)
-	var mutex sync.Mutex
-	var said []string
-	chromedp.ListenTarget(ctx, func(event any) {
-		mutex.Lock()
-		defer mutex.Unlock()
-		switch e := event.(type) {
-		case *runtime.EventConsoleAPICalled:
-			said = append(said, string(e.Type))
-		case *runtime.EventExceptionThrown:
-			said = append(said, e.ExceptionDetails.Text)
-		}
-	})
-	if err := chromedp.Run(ctx, chromedp.Navigate("file://"+file)); err != nil {
+	var isDark bool
+	if err := chromedp.Run(ctx, browser.Scheme(dark), chromedp.Navigate("file://"+file),
+		chromedp.Evaluate(browser.Dark, &isDark)); err != nil {
 		t.Fatal(err)
 	}
-	return ctx, func() []string {
-		mutex.Lock()
-		defer mutex.Unlock()
-		return said
+	if isDark != dark {
+		t.Errorf("the page is dark: %v, want %v", isDark, dark)
 	}
+	return ctx, said
 }
-
-// contrasts lists texts that are hard to read: below 4.5 to 1 against what is behind them (WCAG 2, level AA).
-const contrasts = `(() => {
-  const parse = (text) => (text.match(/[\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = (element) => {
-    for (let e = element; e; e = e.parentElement) {
-      const text = getComputedStyle(e).backgroundColor;
-      const color = parse(text);
-      if (text.startsWith("rgb") && (color.length === 3 || color[3] === 1)) return color;
-    }
-    return [255, 255, 255];
-  };
-  const bad = new Set();
-  for (const element of document.querySelectorAll("body :not(svg, svg *, script)")) {
-    if (![...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
-    const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) bad.add(element.tagName + "." + element.className + " " + ratio.toFixed(2));
-  }
-  return [...bad];
-})()`
 
 func TestPageInABrowser(t *testing.T) {
 	in := everything(inputOf(t, "../../examples/ha-three-hosts-1.15-1.36.yaml"), 200, 5)
 	for _, view := range []struct {
-		width int64
+		width int
 		dark  bool
 	}{{400, false}, {900, true}, {1400, false}} {
-		ctx, said := browser(t, view.width, view.dark, in)
+		ctx, said := shown(t, view.width, view.dark, in)
 		var wide, open bool
 		var rows, shown, chosen int
 		var bad []string
 		const visibleRows = `document.querySelectorAll("main tbody tr:not([hidden])").length`
 		err := chromedp.Run(ctx,
 			chromedp.Evaluate(`document.documentElement.scrollWidth > window.innerWidth`, &wide),
-			chromedp.Evaluate(contrasts, &bad),
+			chromedp.Evaluate(browser.Contrasts, &bad),
 			chromedp.Evaluate(visibleRows, &rows),
 			chromedp.SendKeys("#query", "etcd-servers-overrides", chromedp.ByID),
 			chromedp.Evaluate(visibleRows, &shown),
@@ -180,7 +106,7 @@ func TestPageInABrowser(t *testing.T) {
 func TestPageOnPaper(t *testing.T) {
 	in := inputOf(t, "../../examples/ha-three-hosts-1.15-1.36.yaml")
 	for _, scripts := range []bool{true, false} {
-		ctx, said := browser(t, 700, false, in) // a sheet of A4, in its margins
+		ctx, said := shown(t, 700, false, in) // a sheet of A4, in its margins
 		var cut []string
 		var hidden, rows int
 		var prints bool
@@ -215,7 +141,7 @@ func TestPageOnPaper(t *testing.T) {
 // A reader without a mouse comes to the verdict, the search, boxes of the picture and closed parts; one without a
 // screen is told what they are.
 func TestPageWithoutMouseOrScreen(t *testing.T) {
-	ctx, said := browser(t, 1200, false, inputOf(t, "../../examples/split-1.15-1.36.yaml"))
+	ctx, said := shown(t, 1200, false, inputOf(t, "../../examples/split-1.15-1.36.yaml"))
 	var hash string
 	var reached []string
 	type value struct {
@@ -301,13 +227,13 @@ func TestSheetsOnAScreen(t *testing.T) {
 			Tables: []Table{matrix}}).HTML(&page); err != nil {
 			t.Fatal(err)
 		}
-		ctx, said := browserOn(t, 1200, dark, page.Bytes())
+		ctx, said := shownPage(t, 1200, dark, page.Bytes())
 		var wide, bad []string
 		err := chromedp.Run(ctx,
 			chromedp.Evaluate(`[...document.querySelectorAll("table")]
 				.filter((e) => e.scrollWidth > e.clientWidth + 1)
 				.map((e) => e.className + " " + e.scrollWidth + " in " + e.clientWidth)`, &wide),
-			chromedp.Evaluate(contrasts, &bad))
+			chromedp.Evaluate(browser.Contrasts, &bad))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +257,7 @@ func sharedIn(in *Input) int {
 
 // Boxes of the picture lead to their rows; large pages still answer.
 func TestLargePageInABrowser(t *testing.T) {
-	ctx, said := browser(t, 1200, false, everything(inputOf(t, "../../examples/split-1.15-1.36.yaml"), 10_000, 2_000))
+	ctx, said := shown(t, 1200, false, everything(inputOf(t, "../../examples/split-1.15-1.36.yaml"), 10_000, 2_000))
 	var took float64
 	var hidden []string
 	var open bool

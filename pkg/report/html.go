@@ -43,6 +43,7 @@ type page struct {
 	Facts         string
 	Sections      []section
 	Verdict       Verdict
+	Short         []point
 	Summary       finding.Summary
 	AcceptedCount int
 	Picture       template.HTML
@@ -95,7 +96,7 @@ func HTML(w io.Writer, in *Input) error {
 		return err
 	}
 	p := page{Input: in, Style: template.CSS(styleText), Script: template.JS(scriptText), Facts: kubever.FactsOf,
-		Sections: in.sections(), Verdict: in.verdict(), Summary: finding.Summarize(in.allFindings()),
+		Sections: in.sections(), Verdict: in.verdict(), Short: in.short(), Summary: finding.Summarize(in.allFindings()),
 		Accepted: in.accepted(), AcceptedCount: len(in.accepted()), Rules: in.explained(), Owners: in.owners(),
 		Stores: in.stores(), Controllers: in.controllers(), Processes: in.processes(),
 		Grants: in.grants(), Proofs: in.proofs(), Findings: in.groups(),
@@ -136,7 +137,7 @@ func (in *Input) groups() []findingGroup {
 
 // sections are the parts that the page has.
 func (in *Input) sections() []section {
-	list := []section{{"verdict", "Verdict"}}
+	list := []section{{"verdict", "Verdict"}, {"short", "In short"}}
 	add := func(there bool, id, title string) {
 		if there {
 			list = append(list, section{id, title})

@@ -12,8 +12,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/restart"
 )
 
-// Markdown writes what the page says for places that show Markdown: without the picture and the runbook, which have
-// files of their own.
+// Markdown writes what the page says for places that show Markdown, the picture as Mermaid.
 // Errors: what the writer says.
 func Markdown(w io.Writer, in *Input) error {
 	var b bytes.Buffer
@@ -26,6 +25,13 @@ func Markdown(w io.Writer, in *Input) error {
 	fmt.Fprintf(&b, "\n## Verdict\n\n**%s**\n\n%s, %s, %s, %d accepted.\n", in.verdict().Text,
 		prose.Counted(s.Errors, "error"), prose.Counted(s.Warnings, "warning"), prose.Counted(s.Infos, "info"),
 		len(in.accepted()))
+	b.WriteString("\n## In short: what this plan does\n\n")
+	for _, p := range in.short() {
+		fmt.Fprintf(&b, "- **%s:** %s\n", p.Title, cell(p.Text))
+	}
+	if len(in.Mermaid) > 0 {
+		fmt.Fprintf(&b, "\n## Picture\n\n```mermaid\n%s\n```\n", bytes.TrimRight(in.Mermaid, "\n"))
+	}
 	b.WriteString("\n## Findings\n")
 	if len(in.allFindings()) == 0 {
 		b.WriteString("\nNone.\n")
@@ -154,6 +160,10 @@ func (in *Input) markdownWorld(b *bytes.Buffer) {
 			}
 		}
 	}
+	if len(in.Runbook) > 0 {
+		b.WriteString("\n## Runbook\n\n")
+		b.WriteString(belowHeading(in.Runbook))
+	}
 	b.WriteString("\n## Evidence by real servers\n\n")
 	proofs := in.proofs()
 	if len(proofs) == 0 {
@@ -169,6 +179,23 @@ func (in *Input) markdownWorld(b *bytes.Buffer) {
 		}
 		row(b, p.Layout, p.Legacy, p.Modern, claim, marked(p.Test))
 	}
+}
+
+// belowHeading is a page of Markdown as a part of another: without its title, its headings one level lower. What looks
+// like a heading in a block of code is none.
+func belowHeading(markdown []byte) string {
+	var b strings.Builder
+	fenced := false
+	for line := range strings.Lines(string(markdown)) {
+		fenced = fenced != strings.HasPrefix(line, "```")
+		switch {
+		case fenced || !strings.HasPrefix(line, "#"):
+			b.WriteString(line)
+		case !strings.HasPrefix(line, "# "):
+			b.WriteString("#" + line)
+		}
+	}
+	return strings.TrimLeft(b.String(), "\n")
 }
 
 func markdownGroups(b *bytes.Buffer, title string, groups []restart.Group) {

@@ -25,6 +25,7 @@ type Input struct {
 	Check    finding.Report // of the plan
 	Rules    []finding.Rule // the catalogue
 	Picture  []byte         // SVG, whose links lead to Anchor
+	Mermaid  []byte         // the same for Markdown
 	Runbook  []byte         // Markdown, of render
 	Evidence string         // docs/evidence.md
 	// what differs from what runs, of each host, and in which directory that was seen
