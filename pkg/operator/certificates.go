@@ -211,7 +211,8 @@ func (r *Reconciler) authority(p *plan.Plan, a signer, files map[string][]byte, 
 	case cert != nil && key != nil:
 		authority, err := pki.ParseAuthority(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("in Secret %s/%s, %s and %s: %w", p.Name, PKIName, pkiKey(a.cert), pkiKey(a.key), err)
+			return nil, fmt.Errorf("in Secret %s/%s, %s and %s: %w", p.Name, PKIName, pkiKey(a.cert), pkiKey(a.key),
+				err)
 		}
 		return authority, nil
 	case cert == nil && key == nil && a.own:
@@ -244,7 +245,8 @@ func (r *Reconciler) reachable(ctx context.Context, name string, stores []plan.S
 	place := func(path string) (string, error) {
 		data, ok := secret.Data[pkiKey(path)]
 		if !ok {
-			return "", fmt.Errorf("in Secret %s/%s there is no %s, with which the stores are read", name, PKIName, pkiKey(path))
+			return "", fmt.Errorf("in Secret %s/%s there is no %s, with which the stores are read", name, PKIName,
+				pkiKey(path))
 		}
 		file := filepath.Join(directory, pkiKey(path))
 		return file, os.WriteFile(file, data, 0o600)

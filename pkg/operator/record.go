@@ -74,8 +74,8 @@ func readRecord(ctx context.Context, c client.Reader, name string) (*record, err
 		err = json.NewDecoder(io.LimitReader(z, limitRecordBytes)).Decode(r)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("in Secret %s/%s: %w: nothing is changed by a record that cannot be read", name, RecordName,
-			err)
+		return nil, fmt.Errorf("in Secret %s/%s: %w: nothing is changed by a record that cannot be read", name,
+			RecordName, err)
 	}
 	r.secret = secret
 	return r, nil

@@ -170,23 +170,37 @@ func (f *podsPair) await() {
 		}
 		return err
 	})
-	// A server takes a moment to know of a registration.
-	f.Eventually("pods are changed", func(ctx context.Context) error {
-		var made seenPod
-		err := f.user.Call(ctx, http.MethodPost, "/api/v1/namespaces/default/pods",
-			object{"metadata": object{"name": "probe"}, "spec": podSpec()}, &made)
-		if err != nil {
-			return err
+	// A server takes a moment to know of a registration, and of several policies it knows one after the other.
+	type labelled struct {
+		Metadata struct{ Labels map[string]string }
+		Spec     struct {
+			Template struct {
+				Metadata struct{ Labels map[string]string }
+			}
 		}
-		if made.Metadata.Labels["kubefusion.dev/side"] == "modern" {
-			return nil
-		}
-		if err := f.user.Call(ctx, http.MethodDelete, "/api/v1/namespaces/default/pods/probe",
-			object{"gracePeriodSeconds": 0}, nil); err != nil {
-			return err
-		}
-		return fmt.Errorf("a pod was made without a label: %w", errNotYet)
-	})
+	}
+	probe := func(path string, body object, labels func(labelled) map[string]string) {
+		f.Eventually("changed: "+path, func(ctx context.Context) error {
+			var made labelled
+			if err := f.user.Call(ctx, http.MethodPost, path, body, &made); err != nil {
+				return err
+			}
+			if labels(made)["kubefusion.dev/side"] == "modern" {
+				return nil
+			}
+			if err := f.user.Call(ctx, http.MethodDelete, path+"/probe", object{"gracePeriodSeconds": 0}, nil); err != nil {
+				return err
+			}
+			return fmt.Errorf("made without a label: %w", errNotYet)
+		})
+	}
+	probe("/api/v1/namespaces/default/pods", object{"metadata": object{"name": "probe"}, "spec": podSpec()},
+		func(made labelled) map[string]string { return made.Metadata.Labels })
+	probe("/apis/"+f.version("deployments")+"/namespaces/default/deployments",
+		object{"metadata": object{"name": "probe"}, "spec": object{"replicas": 0,
+			"selector": object{"matchLabels": object{"workload": "probe"}},
+			"template": object{"metadata": object{"labels": object{"workload": "probe"}}, "spec": podSpec()}}},
+		func(made labelled) map[string]string { return made.Spec.Template.Metadata.Labels })
 }
 
 func (f *podsPair) registrationVersion() string {

@@ -686,8 +686,8 @@ func (j *Job) remove(ctx context.Context, items []item, rec *Record) error {
 		if i.there == nil {
 			continue
 		}
-		// On the way back from the middle the original is still there, and its copy was never written. What a client has
-		// created under this key since it was judged is another object.
+		// On the way back from the middle the original is still there, and its copy was never written. What a client
+		// has created under this key since it was judged is another object.
 		if !bytes.Equal(i.there.Value, i.value) && (!j.Back || j.state(i, rec) != nil) {
 			continue
 		}
