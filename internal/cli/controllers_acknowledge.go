@@ -69,7 +69,7 @@ func runControllersAcknowledge(req acknowledgeRequest, streams Streams, now time
 	}
 	directory, err := statedir.Open(req.directory)
 	if err != nil {
-		return err
+		return badInput(err, "")
 	}
 	known, err := directory.Load()
 	switch {

@@ -63,7 +63,7 @@ func newTransitionCmd(streams Streams) *cobra.Command {
 	}
 	cmd.AddCommand(newTransitionPlanCmd(streams), newTransitionRunCmd(streams, false),
 		newTransitionRunCmd(streams, true),
-		newTransitionStatusCmd(streams), newTransitionAgentCmd(streams))
+		newTransitionStatusCmd(streams), newTransitionAcknowledgeCmd(streams), newTransitionAgentCmd(streams))
 	return cmd
 }
 
@@ -202,6 +202,10 @@ func runTransitionPlan(ctx context.Context, req transitionRequest, streams Strea
 		return err
 	}
 	if req.file != "" {
+		if facts.StoresAgree && t.Watch != nil {
+			// what does not run yet is known from when it does
+			t.Watch.Seen, _ = new(local.Host).Look(ctx, "", t.Watch) //nolint:errcheck
+		}
 		data, err := json.Marshal(transitionFile{transitionSchema, t})
 		if err != nil {
 			return err
@@ -338,6 +342,8 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 				Host  string `json:"host"`
 				Title string `json:"title"`
 			}{transition.Record{Step: s.ID, Event: event}, len(t.Steps), s.Host, s.Title})
+		} else if event == transition.Unseen {
+			visible.Fprintf(streams.Err, "before step %s: not every store could be looked at\n", s.ID)
 		} else if event == transition.Done || event == transition.Undone {
 			_, err = visible.Fprintf(streams.Out, "%s of %03d  %s  %s: %s\n", s.ID, len(t.Steps), s.Host, s.Title,
 				event)
@@ -364,6 +370,10 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 		return withHint(fmt.Errorf("printing the steps, all of which are done: %w", unprinted),
 			"fusionctl transition status prints them")
 	}
+	if errors.Is(err, transition.ErrForgot) {
+		return withHint(err, "look whether each store has the endpoints, the data directory and the backup that it "+
+			"should have; where they are right as they are, fusionctl transition acknowledge says so")
+	}
 	return withHint(err, cmp.Or(hintOf(err), "the same command goes on from here; fusionctl transition undo goes back"))
 }
 
@@ -386,7 +396,12 @@ func runTransitionStatus(req transitionRequest, streams Streams) error {
 		transition.State
 		Steps int    `json:"steps"`
 		Next  string `json:"next,omitempty"`
-	}{"fusionctl/transition-status/v1", state, len(t.Steps), ""}
+		// Stopped is in what stores are not those that the journal knows, until it is acknowledged.
+		Stopped []string `json:"stopped,omitempty"`
+	}{"fusionctl/transition-status/v1", state, len(t.Steps), "", nil}
+	if stop := transition.Stopped(records); stop != nil {
+		document.Stopped = stop.Looked.Why
+	}
 	if state.Done < len(t.Steps) {
 		document.Next = t.Steps[state.Done].ID
 	}
@@ -398,8 +413,11 @@ func runTransitionStatus(req transitionRequest, streams Streams) error {
 			visible.Fprintf(streams.Out, "; step %s was begun", document.Next)
 		}
 		visible.Fprintln(streams.Out)
+		for _, why := range document.Stopped {
+			visible.Fprintf(streams.Out, "  stopped: %s\n", why)
+		}
 	}
-	if err == nil && (state.Open || state.Done > 0 && state.Done < len(t.Steps)) {
+	if err == nil && (document.Stopped != nil || state.Open || state.Done > 0 && state.Done < len(t.Steps)) {
 		return errAttention
 	}
 	return err

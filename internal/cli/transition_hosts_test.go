@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // otherMachine is a command that stands for ssh: it runs what it is told in a network of its own, which has the address
@@ -169,6 +171,54 @@ func TestTransitionStatusWhileAnotherRuns(t *testing.T) {
 	code, out, stderr := run(t, "transition", "status", steps)
 	if code != 3 || out != "steps: 0 of 1 step done; step 001 was begun\n" || stderr != "" {
 		t.Errorf("status = %d, %q, %q", code, out, stderr)
+	}
+}
+
+// TestTransitionAcknowledge: a stop is shown by status and by acknowledge, and is over when a person says so.
+func TestTransitionAcknowledge(t *testing.T) {
+	steps, _ := stepsFile(t, transition.Host{Name: "cp-1", Address: "127.0.0.1"})
+	if code, _, stderr := run(t, "transition", "acknowledge", steps, "--yes"); code != 2 ||
+		!strings.Contains(stderr, "apply begins a journal") {
+		t.Errorf("without a journal: %d, %s", code, stderr)
+	}
+	text, err := os.ReadFile(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := journal.Open[transition.Record](journal.Of(steps), journal.ID(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := transition.Record{Step: "001", Event: transition.Halted, Looked: &transition.Looked{
+		Stores: map[string]witness.Sight{"core": {Cluster: "new"}}, Why: []string{"store core: it is another\x1b[2J"}}}
+	if err := errors.Join(kept.Append(stop), kept.Close()); err != nil {
+		t.Fatal(err)
+	}
+	code, out, _ := run(t, "transition", "status", steps)
+	if code != 3 || !strings.Contains(out, "  stopped: store core: it is another") {
+		t.Errorf("status = %d, %q; want 3 and the reason", code, out)
+	}
+	if code, _, stderr := run(t, "transition", "acknowledge", steps); code == 0 {
+		t.Errorf("acknowledged without an answer: %s", stderr)
+	}
+	code, out, stderr := run(t, "transition", "acknowledge", steps, "--yes", "--why", "restored")
+	if code != 0 || out != "acknowledged: apply and undo go on\n" || !strings.Contains(stderr, "it is another") ||
+		strings.Contains(stderr, "\x1b") {
+		t.Errorf("acknowledge = %d, %q, %q", code, out, stderr)
+	}
+	if code, out, _ = run(t, "transition", "acknowledge", steps, "--yes"); code != 0 ||
+		!strings.HasPrefix(out, "nothing to acknowledge") {
+		t.Errorf("once more: %d, %q", code, out)
+	}
+	if code, out, _ = run(t, "transition", "status", steps); code != 0 || strings.Contains(out, "stopped") {
+		t.Errorf("status afterwards = %d, %q", code, out)
+	}
+	if text, err := os.ReadFile(journal.Of(steps)); err != nil || !strings.Contains(string(text), `"why":["restored"]`) {
+		t.Errorf("the journal does not say why: %s", text)
+	}
+	code, out, stderr = run(t, "transition", "apply", steps, "--yes", "--lock", filepath.Join(t.TempDir(), "lock"))
+	if code != 0 {
+		t.Errorf("apply afterwards = %d, %s%s", code, out, stderr)
 	}
 }
 

@@ -37,6 +37,8 @@ var writers = map[string][]string{
 	"transition apply":  {"journal"},
 	"transition undo":   {"journal"},
 	"transition status": {"journal"},
+
+	"transition acknowledge": {"journal"},
 }
 
 // TestWhatWritesFilesIsKnown finds every flag that names a file to write, by its name or its help.
@@ -135,6 +137,7 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 			run([]int{0}, "transition", "apply", "install.steps", "--rehearse", "hosts", "--yes")
 			run([]int{0}, "transition", "undo", "install.steps", "--rehearse", "hosts", "--yes")
 			run([]int{0}, "transition", "status", "install.steps")
+			run([]int{0}, "transition", "acknowledge", "install.steps", "--yes")
 			if err := os.RemoveAll(filepath.Join(dir, "hosts")); err != nil {
 				t.Fatal(err)
 			}

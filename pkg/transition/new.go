@@ -61,6 +61,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 		t.Steps[i].ID = fmt.Sprintf("%03d", i+1)
 	}
 	t.Hosts = hostsOf(t.Steps, from.Plan, to.Plan)
+	b.watchOver(&t)
 	return t, nil
 }
 

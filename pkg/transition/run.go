@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // Runner does what actions and checks say, on a host. Both are repeated after a run was killed. Do is idempotent. Check
@@ -11,6 +13,9 @@ import (
 type Runner interface {
 	Do(ctx context.Context, host string, a *Action) error
 	Check(ctx context.Context, host string, c *Check) error
+	// Look returns what the stores show of themselves, by name, also beside an error about some of them; nothing where
+	// stores are not looked at at all.
+	Look(ctx context.Context, host string, w *Watch) (map[string]witness.Sight, error)
 }
 
 // Event is what a record says of a step.
@@ -21,12 +26,20 @@ const (
 	Done    Event = "done"
 	Undoing Event = "undoing"
 	Undone  Event = "undone"
+
+	// About the stores, before a step.
+	Seen         Event = "seen"         // they are those that are known
+	Halted       Event = "stopped"      // one of them is not
+	Acknowledged Event = "acknowledged" // a person's word that they are right
+	Unseen       Event = "not seen"     // of progress alone: some could not be looked at
 )
 
 // Record is a line of the journal.
 type Record struct {
 	Step  string `json:"step"`
 	Event Event  `json:"event"`
+	// Looked is what was seen of the stores: of the events about them.
+	Looked *Looked `json:"looked,omitempty"`
 }
 
 // Journal keeps records: *journal.Journal[Record].
@@ -48,6 +61,9 @@ type State struct {
 func StateOf(t *Transition, records []Record) (State, error) {
 	var s State
 	for i, r := range records {
+		if r.Looked != nil {
+			continue
+		}
 		wrong := func() (State, error) {
 			return s, fmt.Errorf("record %d, step %s %s, after %d of %d steps: %w", i+1, r.Step, r.Event, s.Done,
 				len(t.Steps), ErrJournal)
@@ -74,7 +90,7 @@ func StateOf(t *Transition, records []Record) (State, error) {
 	return s, nil
 }
 
-// Progress is told of every record, nil allowed.
+// Progress is told of every record of a step, and of Unseen; nil allowed.
 type Progress func(step *Step, event Event)
 
 // Apply does the steps that are not done. Nothing is changed when files of a transition that has not begun are not what
@@ -89,8 +105,11 @@ func Apply(ctx context.Context, t *Transition, r Runner, j Journal, progress Pro
 			return err
 		}
 	}
-	for ; s.Done < len(t.Steps); s.Done++ {
+	for begin := s.Done; s.Done < len(t.Steps); s.Done++ {
 		step := &t.Steps[s.Done]
+		if err := watch(ctx, t, r, j, step, step.Do, s.Done == begin, progress); err != nil {
+			return err
+		}
 		if err := carryOut(ctx, r, j, step, step.Do, Begun, Done, progress); err != nil {
 			return err
 		}
@@ -99,7 +118,7 @@ func Apply(ctx context.Context, t *Transition, r Runner, j Journal, progress Pro
 }
 
 // Undo takes back the steps that are done, the last one first, and the one that was begun. After an error, and when ctx
-// ends, it can be called again, or Apply.
+// ends, it can be called again, or Apply. Errors: those of Apply.
 func Undo(ctx context.Context, t *Transition, r Runner, j Journal, progress Progress) error {
 	s, err := StateOf(t, j.Records())
 	if err != nil {
@@ -109,8 +128,11 @@ func Undo(ctx context.Context, t *Transition, r Runner, j Journal, progress Prog
 	if s.Open {
 		last++
 	}
-	for ; last >= 0; last-- {
+	for begin := last; last >= 0; last-- {
 		step := &t.Steps[last]
+		if err := watch(ctx, t, r, j, step, step.Undo, last == begin, progress); err != nil {
+			return err
+		}
 		if err := carryOut(ctx, r, j, step, step.Undo, Undoing, Undone, progress); err != nil {
 			return err
 		}
@@ -125,7 +147,7 @@ func carryOut(ctx context.Context, r Runner, j Journal, s *Step, a *Action, befo
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := j.Append(Record{s.ID, before}); err != nil {
+	if err := j.Append(Record{Step: s.ID, Event: before}); err != nil {
 		return err
 	}
 	p(s, before)
@@ -134,7 +156,7 @@ func carryOut(ctx context.Context, r Runner, j Journal, s *Step, a *Action, befo
 			return fmt.Errorf("step %s, %s on %s: %w", s.ID, s.Title, s.Host, err)
 		}
 	}
-	if err := j.Append(Record{s.ID, after}); err != nil {
+	if err := j.Append(Record{Step: s.ID, Event: after}); err != nil {
 		return err
 	}
 	p(s, after)

@@ -42,6 +42,8 @@ type Transition struct {
 	To    string `json:"to"`
 	Hosts []Host `json:"hosts"`
 	Steps []Step `json:"steps"` // in order; empty when nothing changes
+	// Watch is how the stores are looked at; nil where no step is about what is stored, as in a cluster.
+	Watch *Watch `json:"watch,omitempty"`
 }
 
 // Host is a machine on which steps run.
@@ -59,6 +61,8 @@ type Step struct {
 	Title string  `json:"title"`
 	Do    *Action `json:"do,omitempty"`
 	Undo  *Action `json:"undo,omitempty"`
+	// Stores run while this is done or undone.
+	Stores []string `json:"stores,omitempty"`
 }
 
 // Phase groups steps.

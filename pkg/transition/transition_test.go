@@ -18,6 +18,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 func planOf(t *testing.T, name, text string) *plan.Plan {
@@ -126,6 +127,8 @@ type cluster struct {
 	records []Record
 	left    int // calls until it dies; negative: never
 	watch   func()
+	did     []Kind
+	stores  func(w *Watch) (map[string]witness.Sight, error) // what they show; nil: they are not looked at
 }
 
 var errKilled = errors.New("killed")
@@ -148,10 +151,18 @@ func (c *cluster) Append(r Record) error {
 	return nil
 }
 
+func (c *cluster) Look(_ context.Context, host string, w *Watch) (map[string]witness.Sight, error) {
+	if c.stores == nil {
+		return nil, nil
+	}
+	return c.stores(w)
+}
+
 func (c *cluster) Do(_ context.Context, host string, a *Action) error {
 	if err := c.call(); err != nil {
 		return err
 	}
+	c.did = append(c.did, a.Kind)
 	switch a.Kind {
 	case PutFile, ChangeKubelet:
 		at := place{host, a.File.Path}
@@ -587,10 +598,15 @@ func TestChecksSayWhoseProcessesAndFindingsCount(t *testing.T) {
 
 func TestJournalOfAnother(t *testing.T) {
 	tr := Transition{Steps: []Step{{ID: "001"}, {ID: "002"}}}
-	for _, records := range [][]Record{
-		{{"002", Begun}}, {{"001", Done}}, {{"001", Undone}}, {{"001", Begun}, {"002", Done}}, {{"001", "x"}},
-		{{"001", Begun}, {"001", Done}, {"002", Begun}, {"002", Done}, {"003", Begun}},
+	for _, events := range [][][2]string{
+		{{"002", "begun"}}, {{"001", "done"}}, {{"001", "undone"}}, {{"001", "begun"}, {"002", "done"}},
+		{{"001", "x"}},
+		{{"001", "begun"}, {"001", "done"}, {"002", "begun"}, {"002", "done"}, {"003", "begun"}},
 	} {
+		var records []Record
+		for _, e := range events {
+			records = append(records, Record{Step: e[0], Event: Event(e[1])})
+		}
 		if s, err := StateOf(&tr, records); !errors.Is(err, ErrJournal) {
 			t.Errorf("StateOf(%v) = %v, %v; want ErrJournal", records, s, err)
 		}

@@ -23,6 +23,16 @@ func (t *Transition) Validate() error {
 		}
 		hosts[h.Name] = true
 	}
+	watched := map[string]bool{}
+	if w := t.Watch; w != nil {
+		if !hosts[w.Host] || !strings.HasPrefix(w.Prefix, "/") {
+			return fmt.Errorf("the stores are reached from %q, with the prefix %q: want one of the hosts, and a path",
+				w.Host, w.Prefix)
+		}
+		for _, store := range w.Stores {
+			watched[store.Name] = true
+		}
+	}
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		err := s.validate()
@@ -31,6 +41,8 @@ func (t *Transition) Validate() error {
 			err = errors.New("want a number, once")
 		case !hosts[s.Host]:
 			err = fmt.Errorf("%q is none of the hosts", s.Host)
+		case slices.ContainsFunc(s.Stores, func(name string) bool { return !watched[name] }):
+			err = fmt.Errorf("%q are not all among the stores that are looked at", s.Stores)
 		}
 		if err != nil {
 			return fmt.Errorf("step %q, %q: %w", s.ID, s.Title, err)

@@ -30,7 +30,7 @@ func (h *Host) handOver(ctx context.Context, o *transition.Objects) error {
 // withObjects does something with the stores and the record of a hand-over.
 func (h *Host) withObjects(ctx context.Context, o *transition.Objects,
 	do func(*handover.Job, context.Context) error) error {
-	if err := private(h.Snapshots); err != nil {
+	if err := filetree.Private(h.Snapshots); err != nil {
 		return err
 	}
 	job := &handover.Job{Plan: o.Plan, Files: recordFile(filepath.Join(h.Snapshots, o.Record+".json")),

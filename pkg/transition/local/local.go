@@ -159,7 +159,7 @@ func (h *Host) remove(host string, f *transition.File) error {
 
 // snapshot saves a store; a snapshot that is there is replaced when the new one is whole.
 func (h *Host) snapshot(ctx context.Context, s *plan.Store) error {
-	if err := private(h.Snapshots); err != nil {
+	if err := filetree.Private(h.Snapshots); err != nil {
 		return err
 	}
 	var problems []error
@@ -180,26 +180,6 @@ func (h *Host) snapshot(ctx context.Context, s *plan.Store) error {
 		problems = append(problems, fmt.Errorf("store %s, %s: %w", s.Name, endpoint, err))
 	}
 	return errors.Join(problems...)
-}
-
-// private makes a directory for what holds Secrets, or makes sure that no other user can put links into the one that is
-// there: a snapshot is written under a name that is known beforehand.
-func private(directory string) error {
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return err
-	}
-	info, err := os.Stat(directory)
-	switch {
-	case err != nil:
-		return err
-	case !info.IsDir():
-		return fmt.Errorf("%s: is no directory", directory)
-	case !filetree.Ours(info):
-		return fmt.Errorf("%s: belongs to another user, who can write there", directory)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s: has mode %s: other users can write there; want 0700", directory, info.Mode().Perm())
-	}
-	return nil
 }
 
 // Check returns nil when it looked and found what the check wants. It waits for what starts and stops.

@@ -17,11 +17,13 @@ import (
 	"time"
 
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/storetest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 func probeOf(t *testing.T, at string) *plan.Probe {
@@ -307,7 +309,7 @@ func TestFilesAreNeverLost(t *testing.T) {
 // Snapshots hold Secrets, under names that are known beforehand.
 func TestSnapshotsAreWrittenWhereNobodyElseWrites(t *testing.T) {
 	dir := t.TempDir()
-	if err := private(filepath.Join(dir, "new", "below")); err != nil {
+	if err := filetree.Private(filepath.Join(dir, "new", "below")); err != nil {
 		t.Error(err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "new")); err != nil || info.Mode().Perm() != 0o700 {
@@ -326,8 +328,8 @@ func TestSnapshotsAreWrittenWhereNobodyElseWrites(t *testing.T) {
 		refused = append(refused, theirs)
 	}
 	for _, path := range refused {
-		if err := private(path); err == nil {
-			t.Errorf("private(%s) = nil", path)
+		if err := filetree.Private(path); err == nil {
+			t.Errorf("filetree.Private(%s) = nil", path)
 		}
 	}
 }
@@ -343,5 +345,53 @@ func TestReadinessFollowsNoRedirect(t *testing.T) {
 		if err := ready(t.Context(), &transition.Check{Kind: transition.Ready, Probe: probe}); (err == nil) != want {
 			t.Errorf("ready = %v, want ready %v", err, want)
 		}
+	}
+}
+
+// TestLookKnowsAStore: what a look finds of a store is the same the next time, and tells it from one that was emptied,
+// set back, or is another. A store that does not answer is an error beside what the others show.
+func TestLookKnowsAStore(t *testing.T) {
+	const key = "/registry/namespaces/kube-system"
+	namespace := func(uid string) map[string][]byte {
+		return map[string][]byte{key: storetest.Put("v1", "Namespace", "", "kube-system", uid, nil)}
+	}
+	core, other := etcdtest.Start(t), etcdtest.Start(t)
+	core.Put(t, namespace("first"))
+	other.Put(t, namespace("first"))
+	h := &Host{}
+	look := func(endpoint string) *witness.Sight {
+		t.Helper()
+		seen, err := h.Look(t.Context(), "", &transition.Watch{Prefix: "/registry", Stores: []plan.Store{
+			{Name: "core", Endpoints: []string{endpoint}}, {Name: "away", Endpoints: []string{"http://127.0.0.1:1"}}}})
+		if err == nil || !strings.Contains(err.Error(), "store away") || len(seen) != 1 {
+			t.Fatalf("Look = %v, %v; want core, and an error about the other one", seen, err)
+		}
+		sight := seen["core"]
+		return &sight
+	}
+	first := look(core.Endpoint)
+	if first.Objects[witness.KubeSystem].UID != "first" || first.Cluster == "" || first.Revision == 0 {
+		t.Fatalf("Look = %+v", first)
+	}
+	changes := func(endpoint string, want string) {
+		t.Helper()
+		why := strings.Join(first.Changes(look(endpoint)), "; ")
+		if (want == "") != (why == "") || !strings.Contains(why, want) {
+			t.Errorf("changes = %q, want %q", why, want)
+		}
+	}
+	changes(core.Endpoint, "")
+	changes(other.Endpoint, "its etcd cluster has the id")
+	core.Put(t, namespace("second"))
+	changes(core.Endpoint, `its UID is "second", and was "first"`)
+	if _, err := core.Client(t).Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	changes(core.Endpoint, `its UID is "", and was "first"`)
+	core.Put(t, map[string][]byte{key: []byte("k8s:enc:aescbc:v1:key:secret")})
+	changes(core.Endpoint, "") // what is encrypted cannot be looked at
+	if seen, err := (&Host{Rehearsal: t.TempDir()}).Look(t.Context(), "", &transition.Watch{
+		Stores: []plan.Store{{Name: "core", Endpoints: []string{"http://127.0.0.1:1"}}}}); len(seen) > 0 || err != nil {
+		t.Errorf("a rehearsal looked: %v, %v", seen, err)
 	}
 }

@@ -102,7 +102,7 @@ func (h *Host) changeKubelet(ctx context.Context, host string, a *transition.Act
 }
 
 func (h *Host) record(ctx context.Context, n *transition.Node, from kubever.Version) error {
-	if err := private(h.Snapshots); err != nil {
+	if err := filetree.Private(h.Snapshots); err != nil {
 		return err
 	}
 	route, err := restart.NewRoute(from, n.To)

@@ -17,6 +17,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // IncompleteError says that stores could not be read to their end: whether they agree is not known.
@@ -183,4 +184,54 @@ func NoKeys(ctx context.Context, c *transition.Check, warn func(store, reason st
 		return &KeysError{Found: found}
 	}
 	return nil
+}
+
+// Look reads what stores show of themselves: the id of the cluster, the newest revision, and kube-system where it is
+// stored. A rehearsal looks at none. Errors: about the stores that could not be read, beside those that were.
+func (h *Host) Look(ctx context.Context, _ string, w *transition.Watch) (map[string]witness.Sight, error) {
+	seen := map[string]witness.Sight{}
+	if h.Rehearsal != "" {
+		return seen, nil
+	}
+	var problems []error
+	for _, s := range w.Stores {
+		sight, err := sightOf(ctx, s, w.Prefix+"/"+witness.KubeSystem)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("store %s: %w", s.Name, err))
+			continue
+		}
+		seen[s.Name] = sight
+	}
+	return seen, errors.Join(problems...)
+}
+
+func sightOf(ctx context.Context, s plan.Store, key string) (witness.Sight, error) {
+	sight := witness.Sight{At: time.Now().UTC(), Objects: map[string]witness.Object{}}
+	client, err := open(s, nil)
+	if err != nil {
+		return sight, err
+	}
+	defer client.Close()
+	if sight.Cluster, err = client.Cluster(ctx); err != nil {
+		return sight, err
+	}
+	page, err := client.Page(ctx, etcd.Request{From: key, To: key + "\x00", LimitKeys: 1})
+	if err != nil {
+		return sight, err
+	}
+	sight.Revision = page.Revision
+	if len(page.Entries) == 0 {
+		sight.Objects[witness.KubeSystem] = witness.Object{}
+		return sight, nil
+	}
+	envelope, err := storage.ReadEnvelope(page.Entries[0].Value)
+	var meta storage.Meta
+	if err == nil {
+		err = envelope.ReadIdentity(&meta)
+	}
+	if err == nil { // an encrypted one identifies no store
+		sight.Objects[witness.KubeSystem] = witness.Object{UID: string(meta.UID),
+			Revision: page.Entries[0].ModRevision}
+	}
+	return sight, nil
 }

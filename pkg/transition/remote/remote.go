@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // Schema is that of the requests. An agent of another one refuses to work.
@@ -32,10 +33,11 @@ type Hello struct {
 	Wait      time.Duration   `json:"wait"`      // how long a component may take to start or to stop
 }
 
-// request is every further one: an action or a check.
+// request is every further one: an action, a check or a look at stores.
 type request struct {
 	Do    *transition.Action `json:"do,omitempty"`
 	Check *transition.Check  `json:"check,omitempty"`
+	Look  *transition.Watch  `json:"look,omitempty"`
 }
 
 // answer is one line for each request, after any number of those that say that it is at work. No error: done, or found.
@@ -43,6 +45,8 @@ type answer struct {
 	Schema  string `json:"schema,omitempty"` // of the answer to a Hello
 	Error   string `json:"error,omitempty"`
 	Working bool   `json:"working,omitempty"`
+	// Seen is what stores showed of themselves, also beside an error.
+	Seen map[string]witness.Sight `json:"seen,omitempty"`
 }
 
 const (
@@ -104,17 +108,22 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open func(Hello) (t
 	}
 	for line := range lines {
 		var r request
+		var a answer
 		err := decode(line, &r)
 		switch {
 		case err != nil:
-		case r.Do != nil && r.Check == nil:
+		case r.Do != nil && r.Check == nil && r.Look == nil:
 			err = say.working(func() error { return runner.Do(ctx, hello.Host.Name, r.Do) })
-		case r.Check != nil && r.Do == nil:
+		case r.Check != nil && r.Do == nil && r.Look == nil:
 			err = say.working(func() error { return runner.Check(ctx, hello.Host.Name, r.Check) })
+		case r.Look != nil && r.Do == nil && r.Check == nil:
+			err = say.working(func() (err error) {
+				a.Seen, err = runner.Look(ctx, hello.Host.Name, r.Look)
+				return err
+			})
 		default:
-			err = errors.New("a request wants one action or one check")
+			err = errors.New("a request wants one action, one check or one look")
 		}
-		var a answer
 		if err != nil {
 			a.Error = err.Error()
 		}
@@ -193,28 +202,36 @@ type agent struct {
 
 // Do does one action on a host. An error of the connection closes it: the next call connects anew.
 func (h *Hosts) Do(ctx context.Context, host string, a *transition.Action) error {
-	return h.ask(ctx, host, request{Do: a})
+	_, err := h.ask(ctx, host, request{Do: a})
+	return err
 }
 
 // Check looks at a host.
 func (h *Hosts) Check(ctx context.Context, host string, c *transition.Check) error {
-	return h.ask(ctx, host, request{Check: c})
+	_, err := h.ask(ctx, host, request{Check: c})
+	return err
 }
 
-func (h *Hosts) ask(ctx context.Context, host string, r request) error {
+// Look looks at stores from a host.
+func (h *Hosts) Look(ctx context.Context, host string, w *transition.Watch) (map[string]witness.Sight, error) {
+	got, err := h.ask(ctx, host, request{Look: w})
+	return got.Seen, err
+}
+
+func (h *Hosts) ask(ctx context.Context, host string, r request) (answer, error) {
 	a, err := h.agent(ctx, host)
 	if err != nil {
-		return fmt.Errorf("reaching host %s: %w", host, err)
+		return answer{}, fmt.Errorf("reaching host %s: %w", host, err)
 	}
 	got, err := a.exchange(ctx, r, h.limit(r))
 	if err != nil {
 		delete(h.open, host)
-		return fmt.Errorf("host %s did not answer, and may have done it: %w", host, err)
+		return answer{}, fmt.Errorf("host %s did not answer, and may have done it: %w", host, err)
 	}
 	if got.Error != "" {
-		return errors.New(visible.Text(got.Error)) // a line of another machine
+		return got, errors.New(visible.Text(got.Error)) // a line of another machine
 	}
-	return nil
+	return got, nil
 }
 
 // limit is how long a request may take.
@@ -347,4 +364,12 @@ func (b *Both) Check(ctx context.Context, host string, c *transition.Check) erro
 		return b.Away.Check(ctx, host, c)
 	}
 	return b.Here.Check(ctx, host, c)
+}
+
+// Look looks at stores.
+func (b *Both) Look(ctx context.Context, host string, w *transition.Watch) (map[string]witness.Sight, error) {
+	if b.isAway(host) {
+		return b.Away.Look(ctx, host, w)
+	}
+	return b.Here.Look(ctx, host, w)
 }

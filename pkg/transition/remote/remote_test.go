@@ -13,8 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kubefusion/fusionctl/pkg/journal"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // machine is a runner that keeps what it was told, in memory.
@@ -53,6 +57,16 @@ func (m *machine) Check(_ context.Context, _ string, c *transition.Check) error 
 		return errors.New(c.Path + ": is another file\x1b[2J")
 	}
 	return nil
+}
+
+// Look finds the first store, and not the others.
+func (m *machine) Look(_ context.Context, host string, w *transition.Watch) (map[string]witness.Sight, error) {
+	seen := map[string]witness.Sight{w.Stores[0].Name: {Cluster: host, Revision: 7,
+		Objects: map[string]witness.Object{witness.KubeSystem: {UID: "u", Revision: 3}}}}
+	if len(w.Stores) > 1 {
+		return seen, errors.New("store " + w.Stores[1].Name + ": does not answer")
+	}
+	return seen, nil
 }
 
 // pipe is a connection to an agent in this process. It breaks at its last permitted request: before it arrives, or once
@@ -118,6 +132,25 @@ func file(text string) *transition.File {
 }
 
 var host = transition.Host{Name: "cp-1", Address: "10.0.0.1"}
+
+// TestLooksComeFromAnotherMachine: what was seen arrives, also beside an error about the rest.
+func TestLooksComeFromAnotherMachine(t *testing.T) {
+	left := 1 << 30
+	hosts := &Hosts{Hosts: []transition.Host{host}, Connect: connect(&machine{}, &left, false)}
+	defer hosts.Close()
+	both := &Both{Away: hosts}
+	want := witness.Sight{Cluster: "cp-1", Revision: 7,
+		Objects: map[string]witness.Object{witness.KubeSystem: {UID: "u", Revision: 3}}}
+	core, modern := plan.Store{Name: "core"}, plan.Store{Name: "modern"}
+	seen, err := both.Look(t.Context(), "cp-1", &transition.Watch{Stores: []plan.Store{core}})
+	if diff := cmp.Diff(map[string]witness.Sight{"core": want}, seen); diff != "" || err != nil {
+		t.Errorf("Look: %v %s", err, diff)
+	}
+	seen, err = both.Look(t.Context(), "cp-1", &transition.Watch{Stores: []plan.Store{core, modern}})
+	if err == nil || !strings.Contains(err.Error(), "modern: does not answer") || seen["core"].Revision != 7 {
+		t.Errorf("Look with a silent store = %v, %v", seen, err)
+	}
+}
 
 // TestTransitionSurvivesLostConnections cuts the connection at every request, before it arrives and after it was done,
 // in both directions. Apply and Undo are called again until they end, and all is as if nothing had been cut.
@@ -307,6 +340,10 @@ func (s slow) Do(ctx context.Context, _ string, _ *transition.Action) error {
 }
 
 func (slow) Check(context.Context, string, *transition.Check) error { return nil }
+
+func (slow) Look(context.Context, string, *transition.Watch) (map[string]witness.Sight, error) {
+	return nil, nil
+}
 
 // greeting lets one write through, and loses the others.
 type greeting struct {

@@ -23,8 +23,7 @@ const (
 )
 
 const (
-	mode      = 0o600
-	directory = 0o700
+	mode = 0o600
 	// limitBytes is many times what a memory needs.
 	limitBytes = 1 << 20
 )
@@ -32,9 +31,14 @@ const (
 // Directory is where the files lie.
 type Directory struct{ path string }
 
-// Open makes the directory when it is missing.
+// Open makes the directory when it is missing. Errors: one that is a link, belongs to another user, or that other users
+// can write to: who can put a memory or an acknowledgement there decides what is deleted.
 func Open(path string) (*Directory, error) {
-	if err := os.MkdirAll(path, directory); err != nil {
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return nil, fmt.Errorf("%s: is a link, which may lead elsewhere the next time: name the directory itself", path)
+	}
+	if err := filetree.Private(path); err != nil {
 		return nil, err
 	}
 	return &Directory{path}, nil

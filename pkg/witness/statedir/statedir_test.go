@@ -3,6 +3,7 @@
 package statedir_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,5 +73,44 @@ func TestWhatIsNoMemoryIsAnError(t *testing.T) {
 				t.Errorf("%q: Load = %v, want %q", text, err, says)
 			}
 		}
+	}
+}
+
+// TestStateThatOthersCanWriteIsRefused: who can put files there could acknowledge a stop, or have the stores forgotten.
+func TestStateThatOthersCanWriteIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(path string) error
+		says string
+	}{
+		"for the group": {func(path string) error { return os.Chmod(path, 0o770) }, "has mode -rwxrwx---"},
+		"for everybody": {func(path string) error { return os.Chmod(path, 0o707) }, "other users can write"},
+		"sticky":        {func(path string) error { return os.Chmod(path, 0o777|os.ModeSticky) }, "want 0700"},
+		"a link": {func(path string) error {
+			return errors.Join(os.Rename(path, path+"2"), os.Symlink(path+"2", path))
+		}, "is a link"},
+		"a link to nothing": {func(path string) error {
+			return errors.Join(os.Remove(path), os.Symlink(path+"2", path))
+		}, "is a link"},
+		"a file": {func(path string) error {
+			return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600))
+		}, "not a directory"},
+		"another user's": {func(path string) error {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a directory away")
+			}
+			return os.Chown(path, 65534, -1)
+		}, "belongs to another user"},
+		"readable": {func(path string) error { return os.Chmod(path, 0o755) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "state")
+			if err := errors.Join(os.Mkdir(path, 0o700), c.make(path)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := statedir.Open(path)
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("Open = %v, want %q", err, c.says)
+			}
+		})
 	}
 }

@@ -1,0 +1,211 @@
+package transition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/witness"
+)
+
+// Watch is how the stores of a transition are looked at: whether they are those that the journal knows.
+type Watch struct {
+	Host   string       `json:"host"` // from which they are reached
+	Prefix string       `json:"prefix"`
+	Stores []plan.Store `json:"stores"`
+	// Seen is what they showed when the transition was planned; nothing where it was planned without reading them.
+	Seen map[string]witness.Sight `json:"seen,omitempty"`
+}
+
+// Looked is what a record says of stores.
+type Looked struct {
+	Stores map[string]witness.Sight `json:"stores"`        // what they showed, by name
+	Why    []string                 `json:"why,omitempty"` // a stop, or its acknowledgement
+	By     string                   `json:"by,omitempty"`  // who acknowledged
+}
+
+// ErrForgot is wrapped when a store is not the one that the journal knows: it is new, was restored, or is another.
+var ErrForgot = errors.New("a store is not the one that the journal knows")
+
+// watchOver lets every step say which stores run meanwhile: they are looked at before it.
+func (b *builder) watchOver(t *Transition) {
+	was, is := storesOf(b.from.Plan), storesOf(b.to.Plan)
+	w := &Watch{Stores: slices.Clone(is)}
+	for _, s := range was {
+		if !slices.ContainsFunc(is, func(o plan.Store) bool { return o.Name == s.Name }) {
+			w.Stores = append(w.Stores, s)
+		}
+	}
+	p := b.from.Plan
+	if p == nil {
+		p, was = b.to.Plan, elsewhere(is)
+	}
+	if b.to.Plan == nil {
+		is = elsewhere(was)
+	}
+	w.Host, w.Prefix = p.Hosts[0].Name, p.Prefix
+	first, last := len(t.Steps), -1
+	for i := range t.Steps {
+		if b.changesMember(&t.Steps[i]) {
+			first, last = min(first, i), max(last, i)
+		}
+	}
+	for i := range t.Steps {
+		running := was
+		switch {
+		case first <= i && i <= last:
+			running = elsewhere(was)
+		case i > last && last >= 0:
+			running = is
+		}
+		for _, s := range running {
+			t.Steps[i].Stores = append(t.Steps[i].Stores, s.Name)
+		}
+	}
+	t.Watch = w
+}
+
+func storesOf(p *plan.Plan) []plan.Store {
+	if p == nil {
+		return nil
+	}
+	return p.Stores
+}
+
+// elsewhere are the stores whose members no step starts or stops.
+func elsewhere(stores []plan.Store) (unmanaged []plan.Store) {
+	for _, s := range stores {
+		if s.Managed == nil {
+			unmanaged = append(unmanaged, s)
+		}
+	}
+	return unmanaged
+}
+
+// changesMember reports whether a step starts or stops a member of a store.
+func (b *builder) changesMember(s *Step) bool {
+	for _, c := range b.changed(etcd) {
+		if c.component().Host != s.Host || s.Phase == Tidy {
+			continue
+		}
+		for _, p := range []*render.Part{c.was, c.is} {
+			if p != nil && touches(p, s.Do) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func touches(p *render.Part, a *Action) bool {
+	switch {
+	case a == nil:
+		return false
+	case a.File == nil:
+		return a.Unit != "" && a.Unit == p.Unit
+	}
+	return slices.ContainsFunc(slices.Concat(p.Start, p.Beside),
+		func(f render.File) bool { return f.Path == a.File.Path })
+}
+
+// deletes reports whether an action takes something away by what is in a store, moves it, or judges by its absence.
+func (a *Action) deletes() bool {
+	switch a.Kind {
+	case Snapshot, Release, HandOver, HandBack, ChangeKubelet, RestoreKubelet:
+		return true
+	}
+	return slices.ContainsFunc(slices.Concat(a.Before, a.After), func(c Check) bool {
+		return c.Kind == StoresAgree || c.Kind == NoKeys
+	})
+}
+
+// known is what the journal knows of the stores.
+func known(t *Transition, records []Record) map[string]witness.Sight {
+	stores := map[string]witness.Sight{}
+	if t.Watch != nil {
+		maps.Copy(stores, t.Watch.Seen)
+	}
+	for _, r := range records {
+		switch r.Event {
+		case Seen:
+			for name, now := range r.Looked.Stores {
+				before := stores[name]
+				stores[name] = before.Merge(&now)
+			}
+		case Acknowledged:
+			maps.Copy(stores, r.Looked.Stores)
+		}
+	}
+	return stores
+}
+
+// Stopped returns the record of the stop that nobody has acknowledged, nil where there is none. It is over, too, when
+// the stores were seen again as they were.
+func Stopped(records []Record) *Record {
+	for _, r := range slices.Backward(records) {
+		switch r.Event {
+		case Halted:
+			return &r
+		case Seen, Acknowledged:
+			return nil
+		}
+	}
+	return nil
+}
+
+// Acknowledge records a person's word that the stores are right as they were seen at a stop.
+func Acknowledge(j Journal, stop *Record, by, why string) error {
+	r := Record{Step: stop.Step, Event: Acknowledged, Looked: &Looked{Stores: stop.Looked.Stores, By: by}}
+	if why != "" {
+		r.Looked.Why = []string{why}
+	}
+	return j.Append(r)
+}
+
+// watch looks at the stores before the first step of a run, and before every one that deletes or moves. A store that
+// cannot be looked at stops what deletes; it does not stop other steps, nor a kubelet on its way back, for these may be
+// what brings it back.
+func watch(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, a *Action, first bool,
+	p Progress) error {
+	deletes := a != nil && a.deletes()
+	if t.Watch == nil || len(s.Stores) == 0 || !first && !deletes {
+		return nil
+	}
+	w := Watch{Host: t.Watch.Host, Prefix: t.Watch.Prefix}
+	for _, store := range t.Watch.Stores {
+		if slices.Contains(s.Stores, store.Name) {
+			w.Stores = append(w.Stores, store)
+		}
+	}
+	stores, err := r.Look(ctx, w.Host, &w)
+	if err != nil && (ctx.Err() != nil || deletes && a.Kind != RestoreKubelet) {
+		return fmt.Errorf("before step %s, %s: looking at the stores: %w", s.ID, s.Title, err)
+	}
+	if err != nil && p != nil {
+		p(s, Unseen)
+	}
+	if len(stores) == 0 {
+		return nil
+	}
+	before, looked := known(t, j.Records()), &Looked{Stores: map[string]witness.Sight{}}
+	for _, name := range slices.Sorted(maps.Keys(stores)) {
+		was, now := before[name], stores[name]
+		for _, why := range was.Changes(&now) {
+			looked.Why = append(looked.Why, "store "+name+": "+why)
+		}
+		// what is not there yet is nothing to know a store by
+		now.Objects = maps.Clone(now.Objects)
+		maps.DeleteFunc(now.Objects, func(_ string, o witness.Object) bool { return o.UID == "" })
+		looked.Stores[name] = now
+	}
+	if len(looked.Why) == 0 {
+		return j.Append(Record{Step: s.ID, Event: Seen, Looked: looked})
+	}
+	return errors.Join(fmt.Errorf("before step %s, %s: %w:\n  %s", s.ID, s.Title, ErrForgot,
+		strings.Join(looked.Why, "\n  ")), j.Append(Record{Step: s.ID, Event: Halted, Looked: looked}))
+}
