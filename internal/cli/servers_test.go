@@ -28,6 +28,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/kubefusion/fusionctl/internal/filetree"
 )
 
@@ -576,6 +579,59 @@ func TestServersKeepTheirPromises(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestEveryServerIsDescribed: every verb that listens keeps the promises, or is described beside them.
+func TestEveryServerIsDescribed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Servers\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	proved := map[string]bool{"operator": true} // health and metrics alone: TestOperatorListensOnLoopback
+	for _, verb := range servedVerbs() {
+		proved[verb.name] = true
+	}
+	found := map[string]bool{}
+	var walk func(cmd *cobra.Command, path string)
+	walk = func(cmd *cobra.Command, path string) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name == "listen" || strings.HasSuffix(f.Name, "-listen") {
+				found[path] = true
+			}
+		})
+		for _, child := range cmd.Commands() {
+			walk(child, strings.TrimSpace(path+" "+child.Name()))
+		}
+	}
+	walk(NewRootCmd(Streams{}), "")
+	for verb := range found {
+		if !proved[verb] || !strings.Contains(section, "`"+verb+"`") {
+			t.Errorf("%s listens: proved %v; docs/security.md has to say what it keeps to", verb, proved[verb])
+		}
+	}
+	if len(found) != len(proved) {
+		t.Errorf("verbs that listen: %v, want those of %v", found, proved)
+	}
+}
+
+// TestOperatorListensOnLoopback: metrics without TLS are for this machine, or pod, alone.
+func TestOperatorListensOnLoopback(t *testing.T) {
+	for _, address := range []string{":10273", "0.0.0.0:10273", "[::]:10273", "192.0.2.1:10273", "example.com:1"} {
+		var stderr bytes.Buffer
+		code := Main(t.Context(), []string{"operator", "--metrics-listen", address, "--kubeconfig", "/nowhere"},
+			Streams{In: strings.NewReader(""), Out: io.Discard, Err: &stderr})
+		if code != 2 || !strings.Contains(stderr.String(), "want an address on loopback") {
+			t.Errorf("--metrics-listen %s: %d, %s", address, code, stderr.String())
+		}
+	}
+	flags := newOperatorCmd(Streams{}).Flags()
+	for _, name := range []string{"metrics-listen", "health-listen"} {
+		if address := flags.Lookup(name).DefValue; !loopback(address) {
+			t.Errorf("--%s is %s unless it is said", name, address)
+		}
 	}
 }
 

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,11 +94,76 @@ func objectsOf(w *transition.Workload) ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("reading the manifest of %s: %w", w.Name, err)
 		}
 		if object.GetNamespace() != w.Namespace {
-			return nil, fmt.Errorf("operator: internal error: the manifest of %s has an object of namespace %q", w.Name,
-				object.GetNamespace())
+			return nil, fmt.Errorf("the manifest of %s has an object of namespace %q: %w", w.Name,
+				object.GetNamespace(), errBeyond)
+		}
+		if err := confined(object); err != nil {
+			return nil, fmt.Errorf("the manifest of %s: %w", w.Name, err)
 		}
 		objects = append(objects, object)
 	}
+}
+
+// workloadKinds are what pkg/render writes.
+var workloadKinds = []schema.GroupVersionKind{
+	{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Service"},
+	{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "apps", Version: "v1", Kind: "StatefulSet"},
+	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+}
+
+// confined refuses what no component has, whatever a spec says: another kind of object, an account of the cluster, and
+// everything by which a pod is more than a process of its own: volumes of a node, its namespaces, privileges.
+func confined(object *unstructured.Unstructured) error {
+	beyond := func(what string) error {
+		return fmt.Errorf("%s %s has %s: %w", object.GetKind(), object.GetName(), what, errBeyond)
+	}
+	switch kind := object.GroupVersionKind(); {
+	case !slices.Contains(workloadKinds, kind):
+		return beyond("the kind " + kind.String())
+	case kind.Group != "apps":
+		return nil
+	}
+	workload := struct {
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &workload); err != nil {
+		return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	pod := &workload.Spec.Template.Spec
+	switch {
+	case pod.ServiceAccountName != "" || pod.DeprecatedServiceAccount != "" ||
+		pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken:
+		return beyond("an account")
+	case pod.HostNetwork || pod.HostPID || pod.HostIPC:
+		return beyond("a namespace of its node")
+	case len(pod.InitContainers)+len(pod.EphemeralContainers) > 0 || pod.NodeName != "":
+		return beyond("containers or a node of its own choice")
+	}
+	for _, v := range pod.Volumes {
+		only := corev1.VolumeSource{Secret: v.Secret, ConfigMap: v.ConfigMap, EmptyDir: v.EmptyDir,
+			Projected: v.Projected}
+		tokens := v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+			return s.ServiceAccountToken != nil
+		})
+		if v.VolumeSource != only || tokens {
+			return beyond("a volume of its node, or a token: " + v.Name)
+		}
+	}
+	for _, c := range pod.Containers {
+		s := c.SecurityContext
+		if s == nil || s.Privileged != nil && *s.Privileged || s.AllowPrivilegeEscalation == nil ||
+			*s.AllowPrivilegeEscalation || s.RunAsUser != nil || s.RunAsNonRoot != nil || s.Capabilities == nil ||
+			!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
+			slices.ContainsFunc(s.Capabilities.Add, func(c corev1.Capability) bool { return c != "NET_BIND_SERVICE" }) {
+			return beyond("privileges")
+		}
+	}
+	if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot {
+		return beyond("the root user")
+	}
+	return nil
 }
 
 // apply applies an object that is not there, or belongs to the control plane.

@@ -246,7 +246,7 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 
 func (p *plane) goBack(ctx context.Context, why string) error {
 	o := p.record.Open
-	o.Back, o.Why, o.StepSince = true, why, p.now()
+	o.Back, o.Why, o.StepSince = true, brief(why), p.now()
 	if err := p.record.write(ctx, p.Client, p.object.Name); err != nil {
 		return err
 	}
@@ -435,6 +435,13 @@ func (p *plane) delete(ctx context.Context) (time.Duration, error) {
 
 func (r *Reconciler) now() metav1.Time { return metav1.NewTime(r.Now().Truncate(time.Second)) }
 
+// limitNoteBytes is what the API server takes as the note of an event.
+const limitNoteBytes = 1024
+
 func (p *plane) event(kind, reason, format string, args ...any) {
-	p.Events.Eventf(p.object, nil, kind, reason, "Reconcile", format, args...)
+	note := brief(fmt.Sprintf(format, args...))
+	if len(note) > limitNoteBytes {
+		note = strings.ToValidUTF8(note[:limitNoteBytes], "")
+	}
+	p.Events.Eventf(p.object, nil, kind, reason, "Reconcile", "%s", note)
 }

@@ -5,8 +5,10 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,12 +75,69 @@ func readRecord(ctx context.Context, c client.Reader, name string) (*record, err
 	if err == nil {
 		err = json.NewDecoder(io.LimitReader(z, limitRecordBytes)).Decode(r)
 	}
+	if err == nil {
+		err = r.validate(name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("in Secret %s/%s: %w: nothing is changed by a record that cannot be read", name,
 			RecordName, err)
 	}
 	r.secret = secret
 	return r, nil
+}
+
+// errBeyond is wrapped when a record, or a manifest, is about more than the control plane's own pods. Who may write the
+// Secrets of one namespace gets nothing of another by a record, and nothing of a node.
+var errBeyond = errors.New("is about more than this control plane")
+
+// validate refuses what no operator has written: plans and steps of another control plane.
+func (r *record) validate(name string) error {
+	plans := []*plan.Plan{r.Plan}
+	if r.Open != nil {
+		plans = append(plans, r.Open.Plan)
+		for i := range r.Open.Transition.Steps {
+			s := &r.Open.Transition.Steps[i]
+			for _, a := range []*transition.Action{s.Do, s.Undo} {
+				if err := validateAction(a, name); err != nil {
+					return fmt.Errorf("step %q: %w", s.ID, err)
+				}
+			}
+		}
+	}
+	for _, p := range plans {
+		if p != nil && (p.Name != name || p.Target != plan.Hosted) {
+			return fmt.Errorf("a plan of %q, %q: %w", p.Name, p.Target, errBeyond)
+		}
+	}
+	return nil
+}
+
+func validateAction(a *transition.Action, name string) error {
+	if a == nil {
+		return nil
+	}
+	workloads := []*transition.Workload{a.Workload}
+	for _, c := range slices.Concat(a.Before, a.After) {
+		if (c.Kind == transition.RolledOut || c.Kind == transition.NoPods) && c.Workload == nil {
+			return fmt.Errorf("check %q is about nothing", c.Kind)
+		}
+		workloads = append(workloads, c.Workload)
+	}
+	if a.Kind != transition.RunChecks && a.Workload == nil {
+		return fmt.Errorf("action %q is about nothing", a.Kind)
+	}
+	for _, w := range workloads {
+		if w == nil {
+			continue
+		}
+		if w.Namespace != name {
+			return fmt.Errorf("%s of namespace %q: %w", w.Name, w.Namespace, errBeyond)
+		}
+		if _, err := objectsOf(w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write writes the record. One that another operator wrote since it was read is not overwritten.

@@ -1,9 +1,12 @@
 package operator
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/transition"
@@ -36,7 +39,7 @@ func (p *plane) recorded() {
 	if o := r.Open; o != nil {
 		t := &o.Transition
 		s.Transition = &api.TransitionStatus{From: t.From, To: t.To, Plan: o.To, Back: o.Back, Steps: len(t.Steps),
-			Error: o.Why, Since: o.Since}
+			Error: brief(o.Why), Since: o.Since}
 		if state, err := transition.StateOf(t, o.Journal); err == nil {
 			s.Transition.Done = state.Done
 			at := state.Done
@@ -66,10 +69,22 @@ func (p *plane) degraded(reason string, err error) {
 	p.condition(api.ConditionDegraded, metav1.ConditionTrue, reason, err.Error())
 }
 
-// limitMessageBytes is what a condition's message may have.
+// limitMessageBytes is what a message of the status may have.
 const limitMessageBytes = 4096
+
+// brief is a text of the status or of an event: bounded, and visible on a terminal. It may name what a spec or a store
+// says: errors about a store name up to a thousand objects.
+func brief(text string) string {
+	const more = " ..."
+	cut := len(text) > limitMessageBytes
+	text = visible.Text(text[:min(len(text), limitMessageBytes)])
+	if !cut && len(text) <= limitMessageBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:min(len(text), limitMessageBytes-len(more))], "") + more
+}
 
 func (p *plane) condition(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&p.object.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
-		Message: message[:min(len(message), limitMessageBytes)], ObservedGeneration: p.object.Generation})
+		Message: brief(message), ObservedGeneration: p.object.Generation})
 }

@@ -94,7 +94,12 @@ func (v *verdict) findings() []api.PlanFinding {
 		list = append(list, api.PlanFinding{Rule: f.Rule, Severity: f.Severity.String(), Subject: f.Subject,
 			Message: f.Message, Fix: f.Fix})
 	}
-	return list[:min(len(list), mostFindings)]
+	list = list[:min(len(list), mostFindings)]
+	for i := range list {
+		f := &list[i]
+		f.Subject, f.Message, f.Fix = brief(f.Subject), brief(f.Message), brief(f.Fix)
+	}
+	return list
 }
 
 // some are the first of a list, in a sentence.

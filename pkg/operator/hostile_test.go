@@ -1,0 +1,232 @@
+package operator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// install is a record of an installation that was begun.
+func install(t *testing.T) *record {
+	t.Helper()
+	v := judge(example(t))
+	steps, err := transition.NewHosted(nil, v.plan, transition.Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &record{Runs: v.digest, Plan: v.plan, Open: &open{To: v.digest, Plan: v.plan, Transition: steps}}
+}
+
+// applied is the first workload of a kind that a record applies.
+func applied(t *testing.T, r *record, kind string) *transition.Workload {
+	t.Helper()
+	for _, s := range r.Open.Transition.Steps {
+		if s.Do != nil && s.Do.Kind == transition.ApplyObjects && s.Do.Workload.Kind == kind {
+			return s.Do.Workload
+		}
+	}
+	t.Fatalf("no %s is applied", kind)
+	return nil
+}
+
+// TestRecordsAreAboutTheirControlPlaneAlone: the operator may create pods in every namespace. Who may write the Secrets
+// of one, where the record is, gets nothing of another namespace by it, and nothing of a node.
+func TestRecordsAreAboutTheirControlPlaneAlone(t *testing.T) {
+	if err := install(t).validate("hosted"); err != nil {
+		t.Fatalf("what an operator writes: %v", err)
+	}
+	replaced := func(old, with string) func(*record) {
+		return func(r *record) {
+			w := applied(t, r, "Deployment")
+			text := strings.Replace(string(w.Manifest), old, with, 1)
+			if text == string(w.Manifest) {
+				t.Fatalf("the manifest has no %q:\n%s", old, text)
+			}
+			w.Manifest = []byte(text)
+		}
+	}
+	const podSpec = "      automountServiceAccountToken: false\n"
+	for name, change := range map[string]func(*record){
+		"the plan of another": func(r *record) { p := *r.Plan; p.Name = "kube-system"; r.Plan = &p },
+		"the next plan is another's": func(r *record) {
+			p := *r.Open.Plan
+			p.Name = "kube-system"
+			r.Open.Plan = &p
+		},
+		"a plan for hosts": func(r *record) { p := *r.Plan; p.Target = "hosts"; r.Plan = &p },
+		"a workload of another": func(r *record) {
+			applied(t, r, "Deployment").Namespace = "kube-system"
+		},
+		"an object of another": replaced("namespace: hosted", "namespace: kube-system"),
+		"an action of no kind": func(r *record) { r.Open.Transition.Steps[0].Do = &transition.Action{} },
+		"a check of no pods":   func(r *record) { r.Open.Transition.Steps[0].Do.After[0].Workload = nil },
+		"the way back": func(r *record) {
+			w := *applied(t, r, "Deployment")
+			w.Namespace = "x"
+			r.Open.Transition.Steps[0].Undo.Workload = &w
+		},
+		"a ClusterRoleBinding": func(r *record) {
+			applied(t, r, "Deployment").Manifest = []byte("apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: a, namespace: hosted}\n")
+		},
+		"a Secret": func(r *record) {
+			applied(t, r, "Deployment").Manifest = []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: fusionctl-pki, namespace: hosted}\n")
+		},
+		"an account":            replaced(podSpec, podSpec+"      serviceAccountName: privileged\n"),
+		"a token":               replaced("automountServiceAccountToken: false", "automountServiceAccountToken: true"),
+		"the node's network":    replaced(podSpec, podSpec+"      hostNetwork: true\n"),
+		"the node's processes":  replaced(podSpec, podSpec+"      hostPID: true\n"),
+		"a node":                replaced(podSpec, podSpec+"      nodeName: cp-1\n"),
+		"another container":     replaced(podSpec, podSpec+"      initContainers: [{name: a, image: b}]\n"),
+		"privileges":            replaced("allowPrivilegeEscalation: false", "privileged: true"),
+		"escalation":            replaced("allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true"),
+		"root":                  replaced("runAsNonRoot: true", "runAsNonRoot: false"),
+		"capabilities":          replaced("capabilities:", "capabilities:\n                add: [SYS_ADMIN]"),
+		"a directory of a node": replaced("      volumes:\n", "      volumes:\n        - {name: a, hostPath: {path: /}}\n"),
+		"a projected token": replaced("      volumes:\n", "      volumes:\n        - {name: a, projected: "+
+			"{sources: [{serviceAccountToken: {path: token}}]}}\n"),
+		"another's disk":  replaced("      volumes:\n", "      volumes:\n        - {name: a, nfs: {server: s, path: /}}\n"),
+		"what is no YAML": func(r *record) { applied(t, r, "Deployment").Manifest = []byte("\x00") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := install(t)
+			change(r)
+			if err := r.validate("hosted"); err == nil {
+				t.Error("the record is believed")
+			}
+		})
+	}
+}
+
+// mounting is the example with mounts and an environment in every component.
+func mounting(t *testing.T, mounts string) *api.FusedControlPlane {
+	t.Helper()
+	f := example(t)
+	spec := map[string]any{}
+	var list []any
+	if err := errors.Join(json.Unmarshal(f.Spec, &spec), json.Unmarshal([]byte(mounts), &list)); err != nil {
+		t.Fatal(err)
+	}
+	for _, side := range []string{"legacy", "modern"} {
+		for _, component := range []string{"apiServer", "controllerManager"} {
+			of := spec[side].(map[string]any)
+			c, _ := of[component].(map[string]any)
+			if c == nil {
+				c = map[string]any{}
+				of[component] = c
+			}
+			c["extraMounts"] = list
+			c["extraEnv"] = []any{map[string]any{"name": "A", "value": "$(POD_IP)\n---\nkind: Pod"}}
+		}
+	}
+	var err error
+	if f.Spec, err = json.Marshal(spec); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestSpecsGetNothingOfNodes: whatever an object says, its pods are processes of their own.
+func TestSpecsGetNothingOfNodes(t *testing.T) {
+	const mounts = `[{"name":"all","hostPath":"/stolen"},{"name":"ro","hostPath":"/var/lib/kubelet","readOnly":true},
+		{"name":"token","hostPath":"/var/run/secrets/kubernetes.io/serviceaccount","readOnly":true}%s]`
+	const stolen = `,{"name":"other","secret":"fusionctl-pki","mountPath":"/stolen","readOnly":true}`
+	if v := judge(mounting(t, fmt.Sprintf(mounts, stolen))); v.plan != nil ||
+		!strings.Contains(v.err.Error(), "want a hostPath") {
+		t.Errorf("a Secret of the spec's choice: %v", v.err)
+	}
+	v := judge(mounting(t, fmt.Sprintf(mounts, "")))
+	if v.plan == nil {
+		t.Fatal(v.err)
+	}
+	steps, err := transition.NewHosted(nil, v.plan, transition.Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := 0
+	for _, s := range steps.Steps {
+		if s.Do == nil || s.Do.Workload == nil {
+			continue
+		}
+		objects, err := objectsOf(s.Do.Workload)
+		if err != nil {
+			t.Error(err)
+		}
+		looked += len(objects)
+		if text := string(s.Do.Workload.Manifest); strings.Contains(text, "hostPath:") {
+			t.Errorf("%s has a directory of its node:\n%s", s.Do.Workload.Name, text)
+		}
+	}
+	if looked < 10 {
+		t.Errorf("%d objects", looked)
+	}
+}
+
+// TestStatusIsBoundedAndVisible: what a spec or a store makes an error of fits into the object, and into an event.
+func TestStatusIsBoundedAndVisible(t *testing.T) {
+	long := strings.Repeat("é\x1b[2J", 100_000)
+	now := func() time.Time { return time.Unix(0, 0) }
+	p := &plane{Reconciler: &Reconciler{Now: now, Events: limited{t}}, object: &api.FusedControlPlane{},
+		record: &record{Open: &open{Why: long}}}
+	p.verdict.err = errors.New(strings.Repeat(long+"\n", 30))
+	p.describe()
+	p.refuse("Findings", long)
+	p.degraded("Unreadable", errors.New(long))
+	p.recorded()
+	p.event("Warning", "WentBack", "%s", long)
+	data, err := json.Marshal(p.object.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) > 250_000 || strings.Contains(fmt.Sprintf("%+v", p.object.Status), "\x1b") || !utf8.Valid(data) {
+		t.Errorf("a status of %d bytes", len(data))
+	}
+}
+
+// limited takes the events that an API server takes.
+type limited struct{ *testing.T }
+
+func (l limited) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any) {
+	if text := fmt.Sprintf(note, args...); len(text) > 1024 || strings.Contains(text, "\x1b") {
+		l.Errorf("an event of %d bytes", len(text))
+	}
+}
+
+// TestHugeObjectsAreRefused: one object of the size that an API server takes does not keep the operator from the others.
+func TestHugeObjectsAreRefused(t *testing.T) {
+	f := example(t)
+	spec := map[string]any{}
+	if err := json.Unmarshal(f.Spec, &spec); err != nil {
+		t.Fatal(err)
+	}
+	const rule = `{"subjects":[{"kind":"User","name":"u%d"}],"apiGroups":["g%d.example.com"],"resources":["r%d"],"namespaces":["n"]}`
+	var rules []string
+	judged := func() verdict {
+		var err error
+		spec["access"] = json.RawMessage("[" + strings.Join(rules, ",") + "]")
+		if f.Spec, err = json.Marshal(spec); err != nil {
+			t.Fatal(err)
+		}
+		return judge(f)
+	}
+	for i := range 3000 {
+		rules = append(rules, fmt.Sprintf(rule, i, i, i))
+	}
+	if v := judged(); v.err != nil {
+		t.Errorf("3000 rules: %v", v.err)
+	}
+	for i := range 4000 {
+		rules = append(rules, fmt.Sprintf(rule, i, i, i))
+	}
+	if v := judged(); v.plan != nil || !strings.Contains(v.err.Error(), "more than 50000 fields") {
+		t.Errorf("7000 rules: %v", v.err)
+	}
+}
