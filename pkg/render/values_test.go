@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"mvdan.cc/sh/v3/syntax"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -250,6 +251,13 @@ func (f *specText) decoded(t *testing.T, value string, target Target) (map[strin
 	if err != nil {
 		return nil, err
 	}
+	if target == StaticPod { // what they hold is the tree: TestUserDataBringsTheTreeOfEachHost
+		data, err := UserData(p, files, nil)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, data...)
+	}
 	texts := map[string][]string{}
 	for _, file := range files {
 		list, err := textsOf(t, file.Path, file.Data)
@@ -265,6 +273,9 @@ var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // textsOf are the texts that the reader of a file gets.
 func textsOf(t *testing.T, name string, data []byte) ([]string, error) {
+	if strings.HasPrefix(name, CloudInit+"/") {
+		return userDataTexts(data)
+	}
 	switch path.Ext(name) {
 	case ".service":
 		var list []string
@@ -293,6 +304,29 @@ func textsOf(t *testing.T, name string, data []byte) ([]string, error) {
 	default:
 		return yamlTexts(t, data)
 	}
+}
+
+// userDataTexts are what cloud-init gets: the paths of the files, and the words of its commands.
+func userDataTexts(data []byte) ([]string, error) {
+	var config cloudConfig
+	if err := sigsyaml.UnmarshalStrict(data, &config); err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, f := range config.Files {
+		list = append(list, f.Path, f.Owner, f.Permissions, f.Encoding)
+	}
+	for _, command := range slices.Concat(config.Boot, config.Run) {
+		if len(command) == 3 && command[0] == "sh" {
+			words, err := shellTexts(command[2])
+			if err != nil {
+				return nil, err
+			}
+			command = words
+		}
+		list = append(list, command...)
+	}
+	return list, nil
 }
 
 // jsonTexts are the strings of JSON documents; lines that begin with # are a policy's comments.

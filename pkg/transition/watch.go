@@ -144,7 +144,7 @@ func known(t *Transition, records []Record) map[string]witness.Sight {
 	return stores
 }
 
-// Stopped returns the record of the stop that nobody has acknowledged, nil where there is none. It is over, too, when
+// Stopped returns the record of the stop that was not acknowledged, nil where there is none. It is over, too, when
 // the stores were seen again as they were.
 func Stopped(records []Record) *Record {
 	for _, r := range slices.Backward(records) {

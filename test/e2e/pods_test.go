@@ -188,7 +188,8 @@ func (f *podsPair) await() {
 			if labels(made)["kubefusion.dev/side"] == "modern" {
 				return nil
 			}
-			if err := f.user.Call(ctx, http.MethodDelete, path+"/probe", object{"gracePeriodSeconds": 0}, nil); err != nil {
+			options := object{"gracePeriodSeconds": 0}
+			if err := f.user.Call(ctx, http.MethodDelete, path+"/probe", options, nil); err != nil {
 				return err
 			}
 			return fmt.Errorf("made without a label: %w", errNotYet)

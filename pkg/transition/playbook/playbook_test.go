@@ -3,18 +3,21 @@ package playbook_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	yamlv2 "go.yaml.in/yaml/v2"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/kubefusion/fusionctl/internal/debian"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -151,6 +154,85 @@ func TestHostNamesAreNamesOfOneHost(t *testing.T) {
 			hosts := old.(map[any]any)["all"].(map[any]any)["hosts"].(map[any]any)
 			if _, ok := hosts[name]; !ok || len(hosts) != 1 {
 				t.Errorf("the inventory has host %q as %v", name, hosts)
+			}
+		}
+	}
+}
+
+// fill appends a text to every text of a value, but words that select tasks and names that plays go by.
+func fill(value reflect.Value, text string, filled *int) {
+	switch value.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !value.IsNil() {
+			fill(value.Elem(), text, filled)
+		}
+	case reflect.Struct:
+		for i := range value.NumField() {
+			switch f := value.Type().Field(i); f.Name {
+			case "Kind", "Phase", "Host", "ID", "Scheme", "Map", "Stores", "Watch":
+			default:
+				fill(value.Field(i), text, filled)
+			}
+		}
+	case reflect.Slice:
+		if value.Type().Elem().Kind() == reflect.Uint8 {
+			return // the content of a file, which lies beside the playbooks
+		}
+		for i := range value.Len() {
+			fill(value.Index(i), text, filled)
+		}
+	case reflect.String:
+		*filled++
+		value.SetString(value.String() + text)
+	}
+}
+
+// TestNoTextIsATemplate: whatever a step says is marked as no template, and the same text for a parser of YAML.
+func TestNoTextIsATemplate(t *testing.T) {
+	for _, target := range []render.Target{render.StaticPod, render.Systemd} {
+		_, steps := written(t, "ha-three-hosts-1.15-1.36.yaml", target, 0)
+		for _, text := range []string{"{{ evil }}", "{% evil %}", "{# evil", "!unsafe {{ evil", "evil: {{\n- a",
+			"'evil\"{{"} {
+			changed, filled := steps, 0
+			data, err := json.Marshal(steps)
+			if err == nil {
+				err = json.Unmarshal(data, &changed)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill(reflect.ValueOf(&changed.Steps).Elem(), text, &filled)
+			files, err := playbook.Files(changed)
+			if err != nil || filled < 100 {
+				t.Fatalf("%d texts: %v", filled, err)
+			}
+			found := 0
+			for _, f := range files {
+				if base := path.Base(f.Path); base != "site.yml" && base != "undo.yml" {
+					continue
+				}
+				var document yaml.Node
+				if err := yaml.Unmarshal(f.Data, &document); err != nil {
+					t.Fatalf("%s: %v", f.Path, err)
+				}
+				var walk func(node *yaml.Node)
+				walk = func(node *yaml.Node) {
+					if node.Kind == yaml.ScalarNode && strings.Contains(node.Value, "evil") {
+						found++
+						// titles of tasks are without braces, for people
+						title := !strings.ContainsRune(node.Value, '{') && node.Tag == "!!str"
+						if !title && (node.Tag != "!unsafe" || !strings.HasSuffix(node.Value, text)) {
+							t.Errorf("%s:%d: %s %q", f.Path, node.Line, node.Tag, node.Value)
+						}
+					}
+					for _, child := range node.Content {
+						walk(child)
+					}
+				}
+				walk(&document)
+			}
+			if found < 100 {
+				t.Errorf("%d texts of %d are in the playbooks", found, filled)
 			}
 		}
 	}

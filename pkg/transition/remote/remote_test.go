@@ -367,8 +367,8 @@ func TestServeRefuses(t *testing.T) {
 		{`{"schema":"fusionctl/transition-agent/v2"}`, ""}, // no end of line: its sender was killed
 		{`{"schema":"fusionctl/transition-agent/v2"}` + "\n", "no request of"},
 		{strings.Replace(hello, "cp-1", "other", 1) + "\n", "is not this machine"},
-		{hello + "\n{}\n", "wants one action or one check"},
-		{hello + "\n" + `{"do":{"kind":"put file"},"check":{"kind":"gone"}}` + "\n", "wants one action or one check"},
+		{hello + "\n{}\n", "wants one action, one check or one look"},
+		{hello + "\n" + `{"do":{"kind":"put file"},"check":{"kind":"gone"}}` + "\n", "wants one action, one check or one look"},
 		{hello + "\n" + `{"do":{"kind":"put file","force":true}}` + "\n", "unknown field"},
 		{hello + "\nnonsense\n", "invalid character"},
 	} {
