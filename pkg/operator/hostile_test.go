@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,9 @@ func TestRecordsAreAboutTheirControlPlaneAlone(t *testing.T) {
 		},
 		"a plan for hosts": func(r *record) { p := *r.Plan; p.Target = "hosts"; r.Plan = &p },
 		"a workload of another": func(r *record) {
-			applied(t, r, "Deployment").Namespace = "kube-system"
+			w := applied(t, r, "Deployment")
+			w.Namespace = "kube-system"
+			w.Manifest = bytes.ReplaceAll(w.Manifest, []byte("namespace: hosted"), []byte("namespace: kube-system"))
 		},
 		"an object of another": replaced("namespace: hosted", "namespace: kube-system"),
 		"an action of no kind": func(r *record) { r.Open.Transition.Steps[0].Do = &transition.Action{} },
