@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -182,18 +183,22 @@ func (j *Job) each(ctx context.Context, store NamedStore, resource string,
 	return err
 }
 
-func ownerUIDs(meta *storage.Meta) (uids []string) {
-	for _, o := range meta.Owners {
-		uids = append(uids, string(o.UID))
-	}
-	return uids
+// identity is an object as what it owns names it: by its UID, in its namespace alone. What says elsewhere that it is
+// owned by it is not: every client may write so.
+func identity(key, uid string) string { return path.Base(path.Dir(key)) + "/" + uid }
+
+// isOwned reports whether an object is owned by one of the identities.
+func isOwned(key []byte, meta *storage.Meta, by map[string]bool) bool {
+	return slices.ContainsFunc(meta.Owners, func(o storage.OwnerReference) bool {
+		return by[identity(string(key), string(o.UID))]
+	})
 }
 
 // items lists what goes, in the order of the resources; on the way back what the record has, and what that owns.
 func (j *Job) items(ctx context.Context, rec *Record) ([]item, error) {
 	goes := map[string]bool{}
 	for _, o := range rec.Objects {
-		goes[o.UID] = true
+		goes[identity(o.Key, o.UID)] = true
 	}
 	byResource := make([][]item, len(j.Resources))
 	// Owners come last, and decide what goes with them.
@@ -201,10 +206,11 @@ func (j *Job) items(ctx context.Context, rec *Record) ([]item, error) {
 		r := &j.Resources[i]
 		err := j.each(ctx, j.From, r.Key, func(e etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
 			uid := string(m.UID)
-			if j.Back && !goes[uid] && !slices.ContainsFunc(ownerUIDs(m), func(o string) bool { return goes[o] }) {
+			self := identity(string(e.Key), uid)
+			if j.Back && !goes[self] && !isOwned(e.Key, m, goes) {
 				return nil
 			}
-			goes[uid] = true
+			goes[self] = true
 			e.Key, e.Value = bytes.Clone(e.Key), bytes.Clone(e.Value)
 			byResource[i] = append(byResource[i], item{resource: r, key: string(e.Key), uid: uid, entry: e})
 			return nil
@@ -574,10 +580,11 @@ func (r *Record) at(uid string) (int, bool) {
 	return at, known
 }
 
+// uids are the identities of what was taken.
 func (r *Record) uids() map[string]bool {
 	uids := map[string]bool{}
 	for _, o := range r.Objects {
-		uids[o.UID] = true
+		uids[identity(o.Key, o.UID)] = true
 	}
 	return uids
 }
@@ -586,7 +593,7 @@ func (r *Record) uids() map[string]bool {
 func (j *Job) podsOf(ctx context.Context, uids map[string]bool) ([]Pod, error) {
 	var pods []Pod
 	err := j.each(ctx, j.Shared, j.Pods, func(e etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
-		if !slices.ContainsFunc(ownerUIDs(m), func(uid string) bool { return uids[uid] }) {
+		if !isOwned(e.Key, m, uids) {
 			return nil
 		}
 		key, uid := string(e.Key), string(m.UID)
@@ -648,13 +655,13 @@ func (j *Job) rename(ctx context.Context, items []item, _ *Record) error {
 	}
 	uids := map[string]bool{}
 	for _, i := range items {
-		uids[i.uid] = true
+		uids[identity(i.key, i.uid)] = true
 	}
 	edits := storage.Edits{APIVersions: j.APIVersions}
 	for range rounds {
 		var changed []etcd.Entry
 		err := j.each(ctx, j.Shared, j.Pods, func(e etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
-			if !slices.ContainsFunc(ownerUIDs(m), func(uid string) bool { return uids[uid] }) {
+			if !isOwned(e.Key, m, uids) {
 				return nil
 			}
 			value, err := edits.Apply(e.Value)
@@ -720,7 +727,7 @@ func (j *Job) Adopted(ctx context.Context) error {
 			continue
 		}
 		err := j.each(ctx, j.To, r.Key, func(e etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
-			if uids[string(m.UID)] {
+			if uids[identity(string(e.Key), string(m.UID))] {
 				problems = append(problems, unobserved(string(e.Key), e.Value))
 			}
 			return nil

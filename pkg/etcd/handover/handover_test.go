@@ -302,6 +302,35 @@ func TestMoveAndBackKilledAtEveryCall(t *testing.T) {
 	}
 }
 
+// TestOwnersAreOfTheNamespace: an object of another namespace that names what goes as its owner does not go with it,
+// and is none of its pods. A client may write any UID there.
+func TestOwnersAreOfTheNamespace(t *testing.T) {
+	const claims, claimed = "/registry/pods/dev/claims", "/registry/replicasets/dev/claims"
+	w := newWorld()
+	w.core.put(claims, podOf(older, "p3", "r1"))
+	if err := w.job(false).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(w.core.entries[claims].Value), older) {
+		t.Errorf("the pod of another namespace was changed: %s", w.core.entries[claims].Value)
+	}
+	w.core.put("/registry/pods/dev/later", podOf("apps/v1", "p4", "r1"))
+	w.modern.put(claimed, settled("apps/v1", "ReplicaSet", "claims", "r2", ownedBy("apps/v1", "Deployment", "d1")))
+	err := w.job(false).Adopted(t.Context()) // no controller has looked at the objects of this test
+	if err == nil || strings.Contains(err.Error(), "later") {
+		t.Errorf("a pod of another namespace is held for one of theirs: %v", err)
+	}
+	if err := w.job(true).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w.modern.entries[claimed].Key == nil || w.core.entries[claimed].Key != nil {
+		t.Error("a ReplicaSet of another namespace was brought to the legacy side")
+	}
+	if w.core.entries[replicas].Key == nil {
+		t.Error("a ReplicaSet of the namespace was not brought back")
+	}
+}
+
 // TestAnotherObjectOfTheNameIsNotTheOriginal: on the way back a client creates another object under the key, at any
 // moment: the one that was handed over is not deleted for it.
 func TestAnotherObjectOfTheNameIsNotTheOriginal(t *testing.T) {
