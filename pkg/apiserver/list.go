@@ -151,7 +151,7 @@ func (s *Server) readPage(ctx context.Context, at discovery.Path, o discovery.Li
 		}
 		return err
 	})
-	if err = errors.Join(fatal, err); err != nil && Code(err) == 0 {
+	if err = errors.Join(fatal, err); err != nil && statusCode(err) == 0 {
 		err = fmt.Errorf("reading the list %s: %w", at, err)
 	}
 	return meta, err

@@ -84,7 +84,7 @@ func TestConsistentListsDoNotGoOnInAnotherState(t *testing.T) {
 		expired.Continue = "now"
 		fail(w, expired)
 	})
-	if _, err := listed(t, s, pods.Objects(""), discovery.ListOptions{Consistent: true}); Code(err) != 410 ||
+	if _, err := listed(t, s, pods.Objects(""), discovery.ListOptions{Consistent: true}); statusCode(err) != 410 ||
 		Continuation(err) != "now" || requests != 2 {
 		t.Errorf("List = %v after %d requests, want it to end with 410", err, requests)
 	}
@@ -265,7 +265,7 @@ func TestWatchHandsOverEvents(t *testing.T) {
 		t.Errorf("events %v, want %v", types, want)
 	}
 	if _, err := serve(t, refusing(410, metav1.StatusReasonExpired, "")).Watch(t.Context(), pods.Objects(""),
-		WatchOptions{}); Code(err) != 410 {
+		WatchOptions{}); statusCode(err) != 410 {
 		t.Errorf("Watch = %v, want 410", err)
 	}
 }

@@ -223,8 +223,8 @@ func excerpt(text []byte) string {
 	return string(text)
 }
 
-// Code is the code with which a server answered; 0 when none did.
-func Code(err error) int {
+// statusCode is the code with which a server answered; 0 when none did.
+func statusCode(err error) int {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return int(status.Status().Code)
 	}

@@ -105,8 +105,8 @@ func TestErrorsTellWhoSaidWhat(t *testing.T) {
 
 func TestServersWordsStayReadable(t *testing.T) {
 	_, err := serve(t, refusing(409, metav1.StatusReasonConflict, "web")).Read(t.Context(), web)
-	if !apierrors.IsConflict(err) || Code(err) != 409 || err.Error() != "refused by the test" {
-		t.Errorf("Read = %v (%d), want a conflict in the server's words", err, Code(err))
+	if !apierrors.IsConflict(err) || statusCode(err) != 409 || err.Error() != "refused by the test" {
+		t.Errorf("Read = %v (%d), want a conflict in the server's words", err, statusCode(err))
 	}
 }
 

@@ -51,7 +51,7 @@ func (s *Server) retryUnanswered(ctx context.Context, repeatable bool, request f
 	var answered error
 	err := s.retry(ctx, repeatable, func() error {
 		err := request()
-		if code := Code(err); code != 0 && code != http.StatusTooManyRequests {
+		if code := statusCode(err); code != 0 && code != http.StatusTooManyRequests {
 			answered = err
 			return nil
 		}
@@ -62,7 +62,7 @@ func (s *Server) retryUnanswered(ctx context.Context, repeatable bool, request f
 
 // passes reports whether the same request may succeed a little later.
 func passes(err error, repeatable bool, attempt int) bool {
-	switch code := Code(err); code {
+	switch code := statusCode(err); code {
 	case 0:
 	case http.StatusTooManyRequests: // it was not begun
 		return true
@@ -91,7 +91,7 @@ func retryAfter(err error) time.Duration {
 
 // Passing reports whether the failure is one that may pass by itself: the server is unreachable, or too busy.
 func Passing(err error) bool {
-	switch Code(err) {
+	switch statusCode(err) {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}

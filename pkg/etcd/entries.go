@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
@@ -62,17 +61,6 @@ func Entries(ctx context.Context, store Store, request Request, visit func(Entry
 		}
 		request.Revision = 0
 	}
-}
-
-// Get reads one key of the store; nil when the store does not hold it. The entry's bytes are its own.
-func Get(ctx context.Context, store Store, key string) (*Entry, error) {
-	var found *Entry
-	err := GetEach(ctx, store, 0, []string{key}, func(e Entry) error {
-		e.Key, e.Value = slices.Clone(e.Key), slices.Clone(e.Value)
-		found = &e
-		return nil
-	})
-	return found, err
 }
 
 // GetEach visits those of the keys that the store holds: of a live store at the revision (0 is the newest) with a

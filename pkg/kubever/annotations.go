@@ -30,10 +30,8 @@ func decodeAnnotations() []Annotation {
 	return annotations
 }
 
-// Annotations lists the annotations that say what is, or was not yet, a field; by name.
-func Annotations() []Annotation { return slices.Clone(annotationTable()) }
-
-// AnnotationsOf lists those that a kind may carry, or the template of a "pod"; by name. The list is not to be changed.
+// AnnotationsOf lists the annotations that a kind may carry, or the template of a "pod"; by name. The list is not to be
+// changed.
 func AnnotationsOf(kind string) []Annotation { return annotationsByKind()[kind] }
 
 var annotationsByKind = sync.OnceValue(func() map[string][]Annotation {

@@ -55,9 +55,6 @@ func (g GateFact) KnownTo(component string, m Minor) bool {
 	return true
 }
 
-// NotInDotZero reports whether the gate arrived after the first release of the minor.
-func (g GateFact) NotInDotZero(m Minor) bool { return g.lateIn.Has(m) }
-
 var gateTable = sync.OnceValue(decodeGates)
 
 func decodeGates() map[string]GateFact {

@@ -90,7 +90,7 @@ func GarbageCollectorIn(m Minor) gc.Collector {
 // discovery shows, in 1.6 what is compiled in. Custom resources are not known here.
 func GarbageCollectorKnows(gk schema.GroupKind, m Minor) bool {
 	if !Behaves(BehaviourGarbageStaticMapper, m) {
-		return ServesKind(gk, m)
+		return servesKind(gk, m)
 	}
 	for gvk, minors := range kindTable() {
 		if gvk.GroupKind() == gk && minors.Has(m) {

@@ -209,9 +209,6 @@ func (r Resource) Groups() []string {
 	return slices.Compact(groups)
 }
 
-// APIs lists the groups and versions that ever served the resource.
-func (r Resource) APIs() []APIResource { return slices.Clone(r.api) }
-
 // GroupVersions lists every group and version under which some minor served or stored the resource, sorted.
 func (r Resource) GroupVersions() []schema.GroupVersion { return slices.Clone(r.versions) }
 
@@ -337,8 +334,8 @@ var apiResourcesIn = remembered(func(m Minor) []APIResource {
 	return slices.DeleteFunc(slices.Clone(apiTable()), func(a APIResource) bool { return !a.In(m) })
 })
 
-// ServesKind reports whether discovery of the minor shows the kind in some version of the group by default.
-func ServesKind(gk schema.GroupKind, m Minor) bool {
+// servesKind reports whether discovery of the minor shows the kind in some version of the group by default.
+func servesKind(gk schema.GroupKind, m Minor) bool {
 	return slices.ContainsFunc(apiTable(), func(a APIResource) bool {
 		return a.GroupKind() == gk && a.DefaultOn.Has(m)
 	})

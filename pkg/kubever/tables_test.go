@@ -272,8 +272,8 @@ func TestServedByDefault(t *testing.T) {
 			t.Errorf("ServesGVK(%s %s, %s) = %v, want %v", tc.gv, tc.kind, tc.minor, got, tc.want)
 		}
 	}
-	if ServesKind(schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, 7) ||
-		!ServesKind(schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, 6) {
+	if servesKind(schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, 7) ||
+		!servesKind(schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, 6) {
 		t.Error("apps: want StatefulSet known to 1.6, ReplicaSet unknown to 1.7")
 	}
 	for _, a := range apiTable() {

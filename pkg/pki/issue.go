@@ -168,9 +168,9 @@ func Lacking(c plan.Certificate, data []byte) ([]string, error) {
 	return lacking, nil
 }
 
-// Fits reports whether a private key that is there already is one, and the certificate's.
+// keyFits reports whether a private key that is there already is one, and the certificate's.
 // Errors: no key, or that of another certificate; nothing of the key is ever in an error.
-func Fits(certificatePEM, keyPEM []byte) error {
+func keyFits(certificatePEM, keyPEM []byte) error {
 	key, err := parseKey(keyPEM)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func KeptKeys(p *plan.Plan, tree fs.FS) ([]Kept, error) {
 			if err != nil {
 				return err
 			}
-			return Fits(certificate, key)
+			return keyFits(certificate, key)
 		})
 		kept = append(kept, why...)
 		if err != nil {

@@ -74,7 +74,7 @@ func (r Route) Judge(pod *v1.Pod, runtime *Runtime) []Outcome {
 			Namespace: pod.Namespace,
 			Pod:       pod.Name,
 			Node:      pod.Spec.NodeName,
-			Owner:     OwnerOf(pod),
+			Owner:     ownerOf(pod),
 			Container: container.Name,
 			Kind:      kind,
 			Verdict:   Keep,
@@ -118,9 +118,9 @@ func (o *Outcome) add(step hop, at kubever.Version, several bool) {
 	}
 }
 
-// OwnerOf names the controller of a pod, for a ReplicaSet of a Deployment the Deployment: its name is that of the set
+// ownerOf names the controller of a pod, for a ReplicaSet of a Deployment the Deployment: its name is that of the set
 // without the hash, which the pod has as a label.
-func OwnerOf(pod *v1.Pod) string {
+func ownerOf(pod *v1.Pod) string {
 	for _, owner := range pod.OwnerReferences {
 		if owner.Controller == nil || !*owner.Controller {
 			continue

@@ -354,8 +354,8 @@ func TestOwnerOfIsTheWorkload(t *testing.T) {
 		"Deployment/web": {ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{set},
 			Labels: map[string]string{"pod-template-hash": "6d4b75cb6d"}}},
 	} {
-		if got := OwnerOf(pod); got != want {
-			t.Errorf("OwnerOf(%v) = %q, want %q", pod.ObjectMeta, got, want)
+		if got := ownerOf(pod); got != want {
+			t.Errorf("ownerOf(%v) = %q, want %q", pod.ObjectMeta, got, want)
 		}
 	}
 }

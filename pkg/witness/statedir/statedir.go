@@ -84,9 +84,6 @@ func (d *Directory) Acknowledge(a witness.Acknowledgement) error {
 	return d.write(acknowledgementFile, &a)
 }
 
-// Path is the directory's.
-func (d *Directory) Path() string { return d.path }
-
 func (d *Directory) file(name string) string { return filepath.Join(d.path, name) }
 
 func (d *Directory) read(name string, into any) (found bool, err error) {
