@@ -1,0 +1,257 @@
+package handover
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/storage"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
+)
+
+// Check reports whether the objects can go, and changes nothing. Errors: *RefusedError; a store that cannot be read.
+func (j *Job) Check(ctx context.Context) error {
+	rec, err := j.Files.Load()
+	if err == nil {
+		_, err = j.judged(ctx, rec)
+	}
+	return err
+}
+
+// judged lists what goes; nothing stands against any of it.
+func (j *Job) judged(ctx context.Context, rec *Record) ([]item, error) {
+	var refused RefusedError
+	if rec == nil {
+		rec = new(Record)
+		if err := j.forgotten(ctx); err != nil {
+			return nil, err
+		}
+	}
+	items, err := j.items(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.compare(ctx, items); err != nil {
+		return nil, err
+	}
+	for k := range items {
+		i := &items[k]
+		problems := j.judge(i, rec)
+		if i.there != nil && len(problems) == 0 {
+			if err := j.state(i, rec); err != nil {
+				problems = append(problems, err.Error())
+			}
+		}
+		for _, p := range problems {
+			refused.Reasons = append(refused.Reasons, storage.Printable(i.key)+": "+p)
+		}
+	}
+	absent := j.Absent
+	if j.Back {
+		absent = nil
+	}
+	for _, key := range absent {
+		err := j.each(ctx, j.From, key, func(e etcd.Entry, _ *storage.Envelope, _ *storage.Meta) error {
+			refused.Reasons = append(refused.Reasons, storage.Printable(string(e.Key))+": refers to what goes by its "+
+				"name, and would not find it: delete it, and create it through the other side afterwards")
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(refused.Reasons) > 0 {
+		return nil, &refused
+	}
+	return items, nil
+}
+
+// forgotten is an error when, on the way back, there is no record although something may have been handed over.
+func (j *Job) forgotten(ctx context.Context) error {
+	for _, r := range j.Resources {
+		if !r.Subject || !j.Back {
+			continue
+		}
+		left, there := 0, 0
+		count := func(n *int) func(etcd.Entry, *storage.Envelope, *storage.Meta) error {
+			return func(etcd.Entry, *storage.Envelope, *storage.Meta) error { *n++; return nil }
+		}
+		err := errors.Join(j.each(ctx, j.To, r.Key, count(&left)), j.each(ctx, j.From, r.Key, count(&there)))
+		if err != nil {
+			return err
+		}
+		if left == 0 && there > 0 {
+			return &RefusedError{[]string{"there is no record of what was handed over, and there are " + r.Key +
+				" to choose from: put the record back where it was"}}
+		}
+	}
+	return nil
+}
+
+// item is an object on its way.
+type item struct {
+	resource *Resource
+	key, uid string
+	entry    etcd.Entry // in From
+	value    []byte     // of its copy
+	there    *etcd.Entry
+	rolling  bool
+}
+
+// items lists what goes, in the order of the resources; on the way back what the record has, and what that owns.
+func (j *Job) items(ctx context.Context, rec *Record) ([]item, error) {
+	goes := map[string]bool{}
+	for _, o := range rec.Objects {
+		goes[identity(o.Key, o.UID)] = true
+	}
+	byResource := make([][]item, len(j.Resources))
+	// Owners come last, and decide what goes with them.
+	for i := len(j.Resources) - 1; i >= 0; i-- {
+		r := &j.Resources[i]
+		err := j.each(ctx, j.From, r.Key, func(e etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
+			uid := string(m.UID)
+			self := identity(string(e.Key), uid)
+			if j.Back && !goes[self] && !isOwned(e.Key, m, goes) {
+				return nil
+			}
+			goes[self] = true
+			e.Key, e.Value = bytes.Clone(e.Key), bytes.Clone(e.Value)
+			byResource[i] = append(byResource[i], item{resource: r, key: string(e.Key), uid: uid, entry: e})
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(byResource...), nil
+}
+
+// judge names what stands against an object. What an earlier run has brought from one store to the other, and no
+// controller has seen since, is only brought back.
+func (j *Job) judge(i *item, rec *Record) (problems []string) {
+	object, err := objects.Decode(i.entry.Value)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	meta, _ := object["metadata"].(map[string]any)
+	if meta["deletionTimestamp"] != nil {
+		problems = append(problems, "is being deleted: wait until it is gone")
+	}
+	unseen := wasCopied(rec, i.uid, i.entry.Value)
+	if i.resource.Ended && !ended(object) && !unseen {
+		problems = append(problems, "has not ended, and the controllers there would not count what its pods have "+
+			"done: wait until it has, and suspend what creates others")
+	}
+	spec, _ := object["spec"].(map[string]any)
+	if i.resource.Kind == scaler && !j.Back {
+		target, _ := spec["scaleTargetRef"].(map[string]any)
+		if kind := fmt.Sprint(target["kind"]); !slices.Contains(j.Kinds, kind) {
+			problems = append(problems, fmt.Sprintf("scales a %s, which is not handed over", kind))
+		}
+	}
+	if i.rolling = !unseen && rolling(i.resource.Kind, object); i.rolling && !j.Back {
+		problems = append(problems, "is being rolled out or scaled: wait until that is done")
+	}
+	if err := j.copied(i); err != nil {
+		return append(problems, err.Error())
+	}
+	lost, err := j.losses(i)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	if len(lost) > 0 {
+		problems = append(problems, "has fields that are dropped there: "+strings.Join(lost, ", "))
+	}
+	return problems
+}
+
+// copied is what an object is in the other store.
+func (j *Job) copied(i *item) error {
+	envelope, err := storage.ReadEnvelope(i.entry.Value)
+	if err != nil {
+		return err
+	}
+	value := i.entry.Value
+	if !slices.Contains(i.resource.Reads, string(envelope.APIVersion)) {
+		if value, err = j.Convert(value, i.resource.StoredAs); err != nil {
+			return fmt.Errorf("is stored as %s, which is not read there: %w", envelope.APIVersion, err)
+		}
+	}
+	edits := storage.Edits{APIVersions: j.APIVersions, DropManagedFields: j.DropManagedFields,
+		ScaleTarget: i.resource.Kind == scaler, Unobserved: observed[i.resource.Kind]}
+	i.value, err = edits.Apply(value)
+	return err
+}
+
+// view is what the finder of fields knows a resource by.
+func (j *Job) view(r *Resource) *pair.View {
+	if j.views == nil {
+		j.views = map[string]*pair.View{}
+	}
+	if j.views[r.Key] == nil {
+		j.views[r.Key] = &pair.View{Drops: r.Drops, Implied: r.Implied}
+	}
+	return j.views[r.Key]
+}
+
+// losses are the fields of a copy that the API servers there drop, beside those of its status, which controllers write
+// again.
+func (j *Job) losses(i *item) (lost []string, err error) {
+	envelope, err := storage.ReadEnvelope(i.value)
+	if err == nil {
+		err = j.fields.Find(&envelope, j.view(i.resource), func(path string, implied bool) {
+			if !implied && !strings.HasPrefix(path, "status.") && !strings.HasPrefix(path, pair.ManagedFields) {
+				lost = append(lost, path)
+			}
+		})
+	}
+	return lost, err
+}
+
+// compare reads what lies under the keys of the objects in the other store.
+func (j *Job) compare(ctx context.Context, items []item) error {
+	for batch := range slices.Chunk(items, batchKeys) {
+		keys := make([]string, len(batch))
+		for i := range batch {
+			keys[i] = batch[i].key
+		}
+		entries, err := j.To.Read(ctx, keys)
+		if err != nil {
+			return err
+		}
+		for i, e := range entries {
+			batch[i].there = e
+		}
+	}
+	return nil
+}
+
+// state of an object whose key is taken in the other store: nil when that is its copy, as it was copied.
+func (j *Job) state(i *item, rec *Record) error {
+	envelope, err := storage.ReadEnvelope(i.there.Value)
+	var meta storage.Meta
+	if err == nil {
+		err = envelope.ReadIdentity(&meta)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("in the other store: %w", err)
+	case string(meta.UID) != i.uid:
+		return fmt.Errorf("another object of this name is there already, with UID %s: rename or delete one of the two",
+			storage.Printable(string(meta.UID)))
+	}
+	// One of the two is what a run put there, and was not written since: the other one is right.
+	put := i.there.Value
+	if j.Back {
+		put = i.entry.Value
+	}
+	if bytes.Equal(i.there.Value, i.value) || wasCopied(rec, i.uid, put) {
+		return nil
+	}
+	return ErrBothWritten
+}

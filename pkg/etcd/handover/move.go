@@ -1,0 +1,176 @@
+package handover
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/move"
+	"github.com/kubefusion/fusionctl/pkg/storage"
+)
+
+const (
+	batchKeys  = 100
+	batchBytes = 1 << 19
+	rounds     = 10
+)
+
+// Move does the hand-over, or the way back. Errors: *RefusedError; ErrBothWritten, wrapped; *move.LockedError;
+// a store that fails. It can be called again.
+func (j *Job) Move(ctx context.Context) error {
+	release, err := j.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	rec, err := j.Files.Load()
+	if err != nil {
+		return err
+	}
+	for range rounds {
+		items, err := j.judged(ctx, rec)
+		if err != nil {
+			return err
+		}
+		if rec == nil {
+			rec = &Record{Schema: Schema, Objects: []Object{}, Pods: []Pod{}}
+		}
+		if err := j.remember(ctx, rec, items); err != nil || len(items) == 0 {
+			return err
+		}
+		for _, step := range []func(context.Context, []item, *Record) error{j.create, j.rename, j.remove} {
+			if err := step(ctx, items, rec); err != nil {
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("after %d rounds there are still objects: something creates or writes them all the time; stop "+
+		"it and run this again", rounds)
+}
+
+// remember writes the record before anything of these objects changes.
+func (j *Job) remember(ctx context.Context, rec *Record, items []item) error {
+	if rec.Back != j.Back { // it turns round: the pods are those of now
+		rec.Back, rec.Rolling, rec.Pods = j.Back, false, []Pod{}
+	}
+	for _, i := range items {
+		at, known := rec.at(i.uid)
+		if !known {
+			at, rec.index[i.uid] = len(rec.Objects), len(rec.Objects)
+			rec.Objects = append(rec.Objects, Object{Key: i.key, UID: i.uid, Value: i.entry.Value})
+		}
+		o := &rec.Objects[at]
+		if copied := sum(i.value); !j.Back && !slices.Contains(o.Copies, copied) {
+			o.Value, o.Copies = i.entry.Value, append(o.Copies, copied)
+		}
+		rec.Rolling = rec.Rolling || i.rolling
+	}
+	owned, err := j.podsOf(ctx, rec.uids())
+	if err != nil {
+		return err
+	}
+	for _, p := range owned {
+		if !slices.Contains(rec.Pods, p) {
+			rec.Pods = append(rec.Pods, p)
+		}
+	}
+	return j.Files.Save(rec)
+}
+
+// create copies what is not there, and copies again what was written since, and reads all back.
+func (j *Job) create(ctx context.Context, items []item, _ *Record) error {
+	var missing []etcd.Entry
+	for _, i := range items {
+		switch {
+		case i.there == nil:
+			missing = append(missing, etcd.Entry{Key: []byte(i.key), Value: i.value})
+		case !bytes.Equal(i.there.Value, i.value) && !j.Back:
+			again := etcd.Entry{Key: []byte(i.key), Value: i.value, ModRevision: i.there.ModRevision}
+			if _, err := j.To.Replace(ctx, []etcd.Entry{again}); err != nil {
+				return fmt.Errorf("%s: copying again: %w", storage.Printable(i.key), err)
+			}
+		}
+	}
+	for _, batch := range batches(missing) {
+		// when one exists by now, an answer was lost, or it is in the next round
+		if _, err := j.To.Create(ctx, batch); err != nil {
+			return fmt.Errorf("%s and %d more: copying: %w", storage.Printable(string(batch[0].Key)), len(batch)-1, err)
+		}
+	}
+	return j.compare(ctx, items)
+}
+
+// rename lets the pods of the objects name them in a version that is served.
+func (j *Job) rename(ctx context.Context, items []item, _ *Record) error {
+	if len(j.APIVersions) == 0 {
+		return nil
+	}
+	uids := map[string]bool{}
+	for _, i := range items {
+		uids[identity(i.key, i.uid)] = true
+	}
+	edits := storage.Edits{APIVersions: j.APIVersions}
+	for range rounds {
+		var changed []etcd.Entry
+		err := j.each(ctx, j.Shared, j.Pods, func(e etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
+			if !isOwned(e.Key, m, uids) {
+				return nil
+			}
+			value, err := edits.Apply(e.Value)
+			if err != nil {
+				return fmt.Errorf("%s: %w", storage.Printable(string(e.Key)), err)
+			}
+			if !bytes.Equal(value, e.Value) {
+				changed = append(changed, etcd.Entry{Key: bytes.Clone(e.Key), Value: value,
+					ModRevision: e.ModRevision, Lease: e.Lease})
+			}
+			return nil
+		})
+		if err != nil || len(changed) == 0 {
+			return err
+		}
+		for _, e := range changed { // one by one: a kubelet writes the status of one, and not of the others
+			if _, err := j.Shared.Replace(ctx, []etcd.Entry{e}); err != nil {
+				return fmt.Errorf("%s: %w", storage.Printable(string(e.Key)), err)
+			}
+		}
+	}
+	return errors.New("pods are written so often that their owners cannot be renamed: run this again")
+}
+
+// remove deletes the originals whose copies were read back. What was written meanwhile stays for the next round.
+func (j *Job) remove(ctx context.Context, items []item, rec *Record) error {
+	for k := range items {
+		i := &items[k]
+		if i.there == nil {
+			continue
+		}
+		// On the way back from the middle the original is still there, and its copy was never written. What a client
+		// has created under this key since it was judged is another object.
+		if !bytes.Equal(i.there.Value, i.value) && (!j.Back || j.state(i, rec) != nil) {
+			continue
+		}
+		_, err := j.From.Delete(ctx, []move.KeyAt{{Key: i.key, ModRevision: i.entry.ModRevision}})
+		if err != nil {
+			return fmt.Errorf("%s: deleting what was copied: %w", storage.Printable(i.key), err)
+		}
+	}
+	return nil
+}
+
+// batches are the parts of a list that fit into a transaction.
+func batches(entries []etcd.Entry) [][]etcd.Entry {
+	var all [][]etcd.Entry
+	size := 0
+	for _, e := range entries {
+		if n := len(all); n == 0 || len(all[n-1]) == batchKeys || size+len(e.Value) > batchBytes {
+			all, size = append(all, nil), 0
+		}
+		size += len(e.Value)
+		all[len(all)-1] = append(all[len(all)-1], e)
+	}
+	return all
+}

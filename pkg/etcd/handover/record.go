@@ -1,0 +1,70 @@
+package handover
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+)
+
+// Schema names the format of a record.
+const Schema = "fusionctl/hand-over/v1"
+
+// Record is what a hand-over took. It outlives both directions.
+type Record struct {
+	Schema  string   `json:"schema"`
+	Objects []Object `json:"objects"`
+	// Pods are those that the objects owned before they went.
+	Pods []Pod `json:"pods"`
+	Back bool  `json:"back,omitempty"` // the direction in which they are going
+	// Rolling: some of them were being rolled out, so their pods go and come.
+	Rolling bool `json:"rolling,omitempty"`
+
+	index map[string]int // of Objects, by UID
+}
+
+// Object is one that was handed over.
+type Object struct {
+	Key   string `json:"key"` // whole
+	UID   string `json:"uid"`
+	Value []byte `json:"value"` // as it was
+	// Copies are the SHA-256 of what was put in its place; more than one where it was written meanwhile.
+	Copies []string `json:"copies,omitempty"`
+}
+
+// Pod is one that an object owns.
+type Pod struct {
+	Key string `json:"key"`
+	UID string `json:"uid"`
+}
+
+// at is where the object of a UID is.
+func (r *Record) at(uid string) (int, bool) {
+	if r.index == nil {
+		r.index = map[string]int{}
+		for i, o := range r.Objects {
+			r.index[o.UID] = i
+		}
+	}
+	at, known := r.index[uid]
+	return at, known
+}
+
+// uids are the identities of what was taken.
+func (r *Record) uids() map[string]bool {
+	uids := map[string]bool{}
+	for _, o := range r.Objects {
+		uids[identity(o.Key, o.UID)] = true
+	}
+	return uids
+}
+
+// wasCopied reports whether a value is what a hand-over has put in the place of an object.
+func wasCopied(rec *Record, uid string, value []byte) bool {
+	at, known := rec.at(uid)
+	return known && slices.Contains(rec.Objects[at].Copies, sum(value))
+}
+
+func sum(value []byte) string {
+	s := sha256.Sum256(value)
+	return hex.EncodeToString(s[:])
+}

@@ -1,0 +1,77 @@
+package handover
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kubefusion/fusionctl/pkg/storage"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
+)
+
+// observed are the numbers of status.observedGeneration. Source: generated.proto of apps and extensions, every version.
+var observed = map[string]protowire.Number{"Deployment": 1, "ReplicaSet": 3, "StatefulSet": 1, "DaemonSet": 5}
+
+const scaler = "HorizontalPodAutoscaler"
+
+// rolling reports whether a controller is at work on an object: its pods go and come.
+func rolling(kind string, object map[string]any) bool {
+	meta, _ := object["metadata"].(map[string]any)
+	spec, _ := object["spec"].(map[string]any)
+	status, _ := object["status"].(map[string]any)
+	if observed[kind] == 0 || spec["paused"] == true {
+		return false
+	}
+	wanted := int64(1)
+	if spec["replicas"] != nil {
+		wanted = number(spec["replicas"])
+	}
+	switch {
+	case number(status["observedGeneration"]) < number(meta["generation"]):
+		return true
+	case kind == "DaemonSet":
+		return number(status["currentNumberScheduled"]) != number(status["desiredNumberScheduled"])
+	case kind == "Deployment" && number(status["updatedReplicas"]) != wanted:
+		return true
+	}
+	return number(status["replicas"]) != wanted
+}
+
+// ended reports whether a Job is complete or has failed.
+func ended(object map[string]any) bool {
+	status, _ := object["status"].(map[string]any)
+	conditions, _ := status["conditions"].([]any)
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["status"] == "True" && (condition["type"] == "Complete" || condition["type"] == "Failed")
+	})
+}
+
+func unobserved(key string, value []byte) error {
+	object, err := objects.Decode(value)
+	if err != nil {
+		return fmt.Errorf("%s: %w", storage.Printable(key), err)
+	}
+	meta, _ := object["metadata"].(map[string]any)
+	status, _ := object["status"].(map[string]any)
+	if meta["deletionTimestamp"] == nil && number(status["observedGeneration"]) < number(meta["generation"]) {
+		return fmt.Errorf("%s: no controller has looked at it yet", storage.Printable(key))
+	}
+	return nil
+}
+
+// number is a whole number, however it was decoded; 0 for none.
+func number(value any) int64 {
+	switch value := value.(type) {
+	case int64:
+		return value
+	case int32:
+		return int64(value)
+	case uint64:
+		return int64(value)
+	case float64:
+		return int64(value)
+	}
+	return 0
+}
