@@ -16,6 +16,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/transition/roadmap"
 )
 
+// mostNamed bounds what a line of the roadmap lists.
+const mostNamed = 8
+
 type roadmapRequest struct {
 	file, to, target string
 	output           string
@@ -27,10 +30,10 @@ func newRoadmapCmd(streams Streams) *cobra.Command {
 		Use:   "roadmap SPEC --to VERSION",
 		Short: "Print the recommended sequence of transitions to a modern version",
 		Long: `roadmap plans the stages by which the cluster of a spec comes to a modern version: install, the modern
-side up, workloads handed over, nodes over. Between the modern version of the spec and that one it takes the fewest releases such that each
-decodes what the one before it writes. For each stage it prints the change of the spec, the API versions that are gained
-and lost, the components that start, what has to be read before, and the findings that the stage brings. Nothing is read
-but the spec.
+side up, workloads handed over, nodes over. Between the modern version of the spec and that one it takes the fewest
+releases such that each decodes what the one before it writes. For each stage it prints the change of the spec, the API
+versions that are gained and lost, the components that start, what has to be read before, and the findings that the
+stage brings. Nothing is read but the spec.
 
 It ends with what the legacy side still owns afterwards: handing over what is no workload, and retiring the legacy
 side, are no transitions of this version.
@@ -93,8 +96,7 @@ func printRoadmap(w io.Writer, file string, m *roadmap.Roadmap) error {
 		printStage(w, i, file, &m.Stages[i])
 	}
 	_, err := visible.Fprintf(w, "\nafterwards the legacy side still owns %s: %s\n",
-		prose.Counted(len(m.Left), "resource"),
-		cmp.Or(some(m.Left), "none"))
+		prose.Counted(len(m.Left), "resource"), cmp.Or(prose.First(m.Left, mostNamed), "none"))
 	return err
 }
 
@@ -110,8 +112,7 @@ func printStage(w io.Writer, i int, file string, s *roadmap.Stage) {
 		line("refused", "%s", reason)
 	}
 	line("steps", "%s, %d of them by hand; waits for %s, each at most %s (--wait)", prose.Counted(s.Steps, "step"),
-		s.ByHand,
-		prose.Counted(s.Waits, "component"), transitionWait)
+		s.ByHand, prose.Counted(s.Waits, "component"), transitionWait)
 	if len(s.Started) > 0 {
 		line("starts", "%s", strings.Join(s.Started, ", "))
 	}
@@ -123,20 +124,21 @@ func printStage(w io.Writer, i int, file string, s *roadmap.Stage) {
 		line("restarts", "no container of a workload")
 	}
 	if len(s.Gained) > 0 {
-		line("gains", "%s: %s", prose.Counted(len(s.Gained), "API version"), some(s.Gained))
+		line("gains", "%s: %s", prose.Counted(len(s.Gained), "API version"), prose.First(s.Gained, mostNamed))
 	}
 	if len(s.Lost) > 0 {
-		line("loses", "%s: %s", prose.Counted(len(s.Lost), "API version"), some(s.Lost))
+		line("loses", "%s: %s", prose.Counted(len(s.Lost), "API version"), prose.First(s.Lost, mostNamed))
 	}
 	if len(s.Rewrite) > 0 {
-		line("rewrite", "objects of %s, before: the next version does not decode what this one writes", some(s.Rewrite))
+		line("rewrite", "objects of %s, before: the next version does not decode what this one writes",
+			prose.First(s.Rewrite, mostNamed))
 	}
 	if len(s.Migrate) > 0 {
 		line("migrates", "objects of %s that were not written since the release before: write them again through the "+
-			"modern API server first", some(s.Migrate))
+			"modern API server first", prose.First(s.Migrate, mostNamed))
 	}
 	if len(s.Unread) > 0 {
-		line("reads", "the stores are read before, with --read-stores: %s", some(s.Unread))
+		line("reads", "the stores are read before, with --read-stores: %s", prose.First(s.Unread, mostNamed))
 	}
 	if len(s.Brought) > 0 {
 		line("risks", "%s", risks(s.Brought))
@@ -168,16 +170,7 @@ func risks(findings []finding.Finding) string {
 	}
 	text := countsOf(summary, 0)
 	if len(rules) > 0 {
-		text += ": " + some(rules)
+		text += ": " + prose.First(rules, mostNamed)
 	}
 	return text
-}
-
-// some are the first of a list.
-func some(list []string) string {
-	const limit = 8
-	if len(list) > limit {
-		return strings.Join(list[:limit], ", ") + fmt.Sprintf(" and %d more", len(list)-limit)
-	}
-	return strings.Join(list, ", ")
 }

@@ -1,8 +1,9 @@
-// Package prose breaks texts into lines.
+// Package prose breaks texts into lines, and writes numbers and lists in words.
 package prose
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -46,4 +47,12 @@ func Plural[N int | int64](n N, one, more string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, more)
+}
+
+// First joins the first few of a list by commas and counts the rest: "a, b and 3 more".
+func First(list []string, most int) string {
+	if len(list) <= most {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }

@@ -30,3 +30,11 @@ func TestCutKeepsCharactersWhole(t *testing.T) {
 		t.Errorf("Cut = %q, want %q", got, want)
 	}
 }
+
+func TestFirstCountsTheRest(t *testing.T) {
+	for want, list := range map[string][]string{"": nil, "a, b": {"a", "b"}, "a, b and 1 more": {"a", "b", "c"}} {
+		if got := First(list, 2); got != want {
+			t.Errorf("First(%q, 2) = %q, want %q", list, got, want)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -313,8 +314,8 @@ func (p *plane) steady(ctx context.Context) (time.Duration, error) {
 				missing = append(missing, fmt.Sprintf("%s has %d of %d pods", c.Name, c.Ready, c.Wanted))
 			}
 		}
-		p.condition(api.ConditionReady, metav1.ConditionFalse, "NotReady", some(missing))
-		p.degraded("NotReady", errors.New(some(missing)))
+		p.condition(api.ConditionReady, metav1.ConditionFalse, "NotReady", prose.First(missing, mostNamed))
+		p.degraded("NotReady", errors.New(prose.First(missing, mostNamed)))
 		return time.Minute, nil
 	}
 	p.condition(api.ConditionReady, metav1.ConditionTrue, "Ready", "every component is ready")

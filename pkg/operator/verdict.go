@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
@@ -68,9 +69,12 @@ func (v *verdict) refusal() string {
 	if len(rules) == 0 {
 		return ""
 	}
-	return "the plan has errors: " + some(rules) + "; fusionctl explain RULE says why, and spec.accept takes " +
-		"responsibility"
+	return "the plan has errors: " + prose.First(rules, mostNamed) + "; fusionctl explain RULE says why, and " +
+		"spec.accept takes responsibility"
 }
+
+// mostNamed bounds what a sentence lists.
+const mostNamed = 6
 
 // mostFindings bounds what a status lists.
 const mostFindings = 20
@@ -100,13 +104,4 @@ func (v *verdict) findings() []api.PlanFinding {
 		f.Subject, f.Message, f.Fix = brief(f.Subject), brief(f.Message), brief(f.Fix)
 	}
 	return list
-}
-
-// some are the first of a list, in a sentence.
-func some(list []string) string {
-	const most = 6
-	if len(list) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
-	}
-	return strings.Join(list, ", ")
 }

@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -608,17 +609,9 @@ func (v *validation) checkForbidden(line *checkedLine, rule Rule) {
 			names[i] = qualified(f.Resource, f.APIGroup)
 		}
 		v.add("FUS212", line.column("resource"), rule.who(), rule.suggest(func(r *Rule) { r.Readonly = true }),
-			"the rule lets %s write %s: %s", rule.who(), listed(names, 4), hit[0].Why)
+			"the rule lets %s write %s: %s", rule.who(), prose.First(names, 4), hit[0].Why)
 		v.findings[len(v.findings)-1].Related = names
 	}
-}
-
-// listed joins the first few words and counts the rest.
-func listed(words []string, limit int) string {
-	if len(words) <= limit {
-		return strings.Join(words, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(words[:limit], ", "), len(words)-limit)
 }
 
 // jsonErrorColumn is where a line stops being JSON, 1 if that is not known.
