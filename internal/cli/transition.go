@@ -444,8 +444,7 @@ func keysInTheWay(ctx context.Context, from, to *plan.Plan, moves []transition.M
 		return nil
 	}
 	log := loggerFrom(ctx)
-	for _, check := range slices.Concat(transition.NoKeysOf(from, moves, false),
-		transition.UnusedStores(from, to, moves)) {
+	for _, check := range transition.MoveChecks(from, to, moves) {
 		err := local.NoKeys(ctx, &check, func(store, reason string) {
 			log.Warn("failover", "store", store, "reason", reason)
 		})

@@ -7,19 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"mime"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
-	yamlv3 "go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
@@ -217,128 +214,6 @@ func (b *both) partly(a *answer) error {
 	return refused
 }
 
-// unseen is why nothing is written by name: the client may not know whether the side has an object of that name.
-func (b *both) unseen(a *answer) error {
-	var status metav1.Status
-	_ = json.Unmarshal(a.body, &status) // without a message there is ours
-	return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "a write by name needs permission to get on "+
-		"both sides, because each may have the object; the %s side: %s; /sides/%s writes to the other side alone",
-		a.side, status.Message, a.side.Other())
-}
-
-// place is what a side says of an object by its name.
-type place struct {
-	*answer
-	meta merge.Meta
-}
-
-// locate finds the side that has the object. must: it has to be known that the other side does not have it. Beside it
-// comes what was read there.
-func (b *both) locate(form string, uid string, must bool) (*place, error) {
-	at := b.objectPath()
-	answers, errs := b.each(pair.Sides(), func(name pair.Side) question {
-		q := url.Values{}
-		if version := b.query.Get("resourceVersion"); version == "0" {
-			q.Set("resourceVersion", version)
-		}
-		accept := form
-		if accept == "" {
-			accept = "application/json"
-			if b.partial(name) {
-				accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-			}
-		}
-		return question{method: http.MethodGet, path: at, query: q, accept: accept}
-	}, limitBytes)
-	found := map[pair.Side]*place{}
-	for name, a := range answers {
-		switch a.code {
-		case http.StatusOK:
-			p := &place{answer: a}
-			if err := readMeta(a.body, &p.meta); err != nil {
-				return nil, unreachable(name, err)
-			}
-			found[name] = p
-		case http.StatusNotFound:
-		case http.StatusForbidden: // the object may be there
-			if must {
-				errs[name] = b.unseen(a)
-			}
-		default:
-			errs[name] = b.partly(a)
-		}
-	}
-	if uid != "" {
-		for _, p := range found {
-			if p.meta.Metadata.UID == uid {
-				return p, nil
-			}
-		}
-		if len(found) > 0 && len(errs) == 0 { // another object of that name is not the one that is meant
-			return nil, refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
-				"%s %q with UID %s is on neither side",
-				b.row.GroupResource(), b.info.Name, uid)
-		}
-		if len(errs) > 0 {
-			return nil, cmp.Or(errs[pair.Legacy], errs[pair.Modern])
-		}
-	}
-	switch {
-	case len(found) == 2:
-		return nil, refusal(http.StatusConflict, metav1.StatusReasonConflict, "%s %q is on both sides: UID %s on the "+
-			"legacy side, %s on the modern side; fieldSelector=metadata.uid=UID names one, as do /sides/legacy and "+
-			"/sides/modern", b.row.GroupResource(), b.info.Name, found[pair.Legacy].meta.Metadata.UID,
-			found[pair.Modern].meta.Metadata.UID)
-	case len(errs) > 0 && (must || len(found) == 0):
-		return nil, cmp.Or(errs[pair.Legacy], errs[pair.Modern])
-	case len(found) == 1:
-		return cmp.Or(found[pair.Legacy], found[pair.Modern]), nil
-	}
-	for _, name := range []pair.Side{pair.Modern, pair.Legacy} {
-		if a := answers[name]; a != nil && a.code == http.StatusForbidden {
-			return nil, answered{a}
-		}
-	}
-	return nil, answered{answers[pair.Modern]}
-}
-
-// readMeta reads an object's metadata, or that of the object in a Table of one.
-func readMeta(body []byte, into *merge.Meta) error {
-	if err := json.Unmarshal(body, into); err != nil || into.Kind != "Table" {
-		return err
-	}
-	var table struct {
-		Rows []struct{ Object json.RawMessage }
-	}
-	if err := json.Unmarshal(body, &table); err != nil || len(table.Rows) != 1 || table.Rows[0].Object == nil {
-		return errors.Join(err, errors.New("want a Table of one object"))
-	}
-	return json.Unmarshal(table.Rows[0].Object, into)
-}
-
-// objectPath is the path of the object, without its subresource.
-func (b *both) objectPath() string {
-	path := b.r.URL.EscapedPath()
-	if b.info.Subresource == "" {
-		return path
-	}
-	parts := strings.Split(path, "/")
-	return strings.Join(parts[:len(parts)-len(b.info.Parts)+2], "/")
-}
-
-// uidSelected is the UID of fieldSelector=metadata.uid=UID, which names one of two objects of a name.
-func (b *both) uidSelected() (string, error) {
-	selector := b.query.Get("fieldSelector")
-	if selector == "" {
-		return "", nil
-	}
-	uid, ok := strings.CutPrefix(selector, "metadata.uid=")
-	if uid = strings.TrimPrefix(uid, "="); !ok || uid == "" || strings.Contains(uid, ",") {
-		return "", badRequest("fieldSelector %q: of one object only metadata.uid=UID is served", selector)
-	}
-	return uid, nil
-}
-
 func (b *both) get(w http.ResponseWriter) error {
 	form, err := accept(b.r, b.transforms())
 	if err != nil {
@@ -440,8 +315,6 @@ func (b *both) creates(err error, kind string) bool {
 	return b.r.Method == http.MethodPut || b.r.Method == http.MethodPatch && kind == applyPatch
 }
 
-const applyPatch = "application/apply-patch+yaml"
-
 // written is a body as the side stores it.
 func (b *both) written(body []byte, kind string, target pair.Side) ([]byte, error) {
 	if b.r.Method != http.MethodDelete {
@@ -461,79 +334,6 @@ func (b *both) written(body []byte, kind string, target pair.Side) ([]byte, erro
 		}
 	}
 	return json.Marshal(options)
-}
-
-// readBody reads the body of a request, as JSON. The kind is its content type.
-func readBody(w http.ResponseWriter, r *http.Request, memory *webserver.Reservation) (body []byte, kind string,
-	err error) {
-	body, err = readAll(r.Context(), http.MaxBytesReader(w, r.Body, limitBytes), limitBytes, memory)
-	if err != nil {
-		return nil, "", unread(err)
-	}
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"content encoding %q: want none", coding)
-	}
-	kind, _, err = mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json"))
-	switch {
-	case len(body) == 0:
-		return nil, kind, nil
-	case err != nil:
-		return nil, "", badRequest("content type: %v", err)
-	case kind == "application/yaml" || kind == applyPatch:
-		if body, err = yamlToJSON(r.Context(), body, memory); err != nil {
-			return nil, "", err
-		}
-		if kind == "application/yaml" {
-			kind = "application/json"
-		}
-	case kind != "application/json" && !strings.HasSuffix(kind, "+json"):
-		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"objects that are merged or converted are written as application/json or application/yaml, not as %q", kind)
-	}
-	if err := memory.Grow(r.Context(), webserver.DecodedBytes(body)); err != nil {
-		return nil, "", unread(err)
-	}
-	return body, kind, nil
-}
-
-// yamlToJSON reads a body as API servers do, but for aliases, by which a few bytes are gigabytes of JSON.
-func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation) ([]byte, error) {
-	const valueBytes = 512 // of its node in two parsers, and of the value
-	marks := int64(0)      // each value but the first is behind one
-	for _, c := range body {
-		if strings.IndexByte(",[{:?-\n", c) >= 0 {
-			marks++
-		}
-	}
-	if err := memory.Grow(ctx, marks*valueBytes); err != nil {
-		return nil, unread(err)
-	}
-	var document yamlv3.Node
-	if err := yamlv3.Unmarshal(body, &document); err != nil {
-		return nil, badRequest("%v", err)
-	}
-	if line := aliasIn(&document); line > 0 {
-		return nil, badRequest("line %d: aliases of YAML are not read; write the value", line)
-	}
-	converted, err := yaml.YAMLToJSON(body)
-	if err != nil {
-		return nil, badRequest("%v", err)
-	}
-	return converted, nil
-}
-
-// aliasIn is the line of the first alias; 0 for none.
-func aliasIn(node *yamlv3.Node) int {
-	if node.Kind == yamlv3.AliasNode {
-		return node.Line
-	}
-	for _, inner := range node.Content {
-		if line := aliasIn(inner); line > 0 {
-			return line
-		}
-	}
-	return 0
 }
 
 // create creates an object on the side of the options, unless the other side has one of that name.

@@ -142,7 +142,7 @@ func TestWhatAnEarlierInstallationLeftIsNotServedAgain(t *testing.T) {
 	if looked != 2 {
 		t.Errorf("the other store is looked at %d times, want before and while the servers are stopped", looked)
 	}
-	if back := UnusedStores(to, from, Moves(b, a)); len(back) > 0 {
-		t.Errorf("the legacy API server has csinodes in store core, and UnusedStores = %+v", back)
+	if back := unusedStores(to, from, Moves(b, a)); len(back) > 0 {
+		t.Errorf("the legacy API server has csinodes in store core, and unusedStores = %+v", back)
 	}
 }

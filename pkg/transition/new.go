@@ -1,7 +1,6 @@
 package transition
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,19 +95,6 @@ func hostsOf(steps []Step, plans ...*plan.Plan) []Host {
 	return hosts
 }
 
-// place is a path on a host.
-type place struct{ host, path string }
-
-// change is a component as it was and as it will be; nil where it is not there.
-type change struct{ was, is *render.Part }
-
-func (c change) component() *plan.Component {
-	if c.is != nil {
-		return c.is.Component
-	}
-	return c.was.Component
-}
-
 // builder collects steps, and knows which files are in their places after them.
 type builder struct {
 	from, to    Setup
@@ -118,93 +104,6 @@ type builder struct {
 	changes     []change           // in the order of the components, of hosts that both plans have first
 	disk, final map[place]render.File
 }
-
-// read renders both plans and finds the components and kubelets that differ.
-func (b *builder) read() error {
-	if err := b.readNodes(); err != nil {
-		return err
-	}
-	was, err := partsOf(b.from, b.disk)
-	if err != nil {
-		return err
-	}
-	is, err := partsOf(b.to, b.final)
-	if err != nil {
-		return err
-	}
-	for i := range is {
-		c := change{is: &is[i]}
-		if at := slices.IndexFunc(was, func(p render.Part) bool { return same(&p, &is[i]) }); at >= 0 {
-			c.was = &was[at]
-		}
-		if c.was == nil || c.was.Unit != c.is.Unit || !sameFiles(c.was.Start, c.is.Start) ||
-			!sameFiles(c.was.Beside, c.is.Beside) {
-			b.changes = append(b.changes, c)
-		}
-	}
-	for i := range was {
-		if !slices.ContainsFunc(is, func(p render.Part) bool { return same(&p, &was[i]) }) {
-			b.changes = append(b.changes, change{was: &was[i]})
-		}
-	}
-	b.readHandOver(was, is)
-	return nil
-}
-
-func partsOf(s Setup, files map[place]render.File) ([]render.Part, error) {
-	if s.Plan == nil {
-		return nil, nil
-	}
-	parts, err := render.Parts(s.Plan, s.Target)
-	for _, p := range parts {
-		for _, f := range slices.Concat(p.Start, p.Beside) {
-			files[place{p.Component.Host, f.Path}] = f
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	kubelets, err := kubeletsOf(s)
-	for name, k := range kubelets {
-		files[place{name, k.kubeconfig.Path}], files[place{name, k.dropIn.Path}] = k.kubeconfig, k.dropIn
-	}
-	return parts, err
-}
-
-func same(a, b *render.Part) bool {
-	return a.Component.Host == b.Component.Host && a.Component.Name == b.Component.Name
-}
-
-func sameFiles(a, b []render.File) bool { return slices.EqualFunc(a, b, sameFile) }
-
-func sameFile(a, b render.File) bool {
-	return a.Path == b.Path && a.Mode == b.Mode && bytes.Equal(a.Data, b.Data)
-}
-
-func (b *builder) changed(of func(*plan.Component) bool) []change {
-	var found []change
-	for _, c := range b.changes {
-		if of(c.component()) {
-			found = append(found, c)
-		}
-	}
-	return found
-}
-
-// daemon selects the controller managers and schedulers of a side.
-func daemon(side pair.Side) func(*plan.Component) bool {
-	return func(c *plan.Component) bool {
-		return c.Side == side && c.Kind != kubever.APIServer && c.Kind != plan.Etcd
-	}
-}
-
-func server(side pair.Side) func(*plan.Component) bool {
-	return func(c *plan.Component) bool { return c.Side == side && c.Kind == kubever.APIServer }
-}
-
-func joint(c *plan.Component) bool { return c.Kind == plan.JointControllers }
-
-func etcd(c *plan.Component) bool { return c.Kind == plan.Etcd }
 
 // minorChanges reports whether the servers of a side are of another minor afterwards.
 func (b *builder) minorChanges(side pair.Side) bool {
@@ -235,33 +134,6 @@ func (b *builder) stop() {
 		b.stopAll(gone)
 	}
 	b.stopAll(slices.DeleteFunc(b.changed(etcd), func(c change) bool { return c.is != nil }))
-}
-
-// movesOf are what the servers of a side look for in another store afterwards: at no time do two of them look in two.
-func (b *builder) movesOf(side pair.Side) []Move {
-	return slices.DeleteFunc(Moves(b.from, b.to), func(m Move) bool { return m.Side != side })
-}
-
-// stopped are the checks while the servers that change are stopped, on the way and on the way back: no key stays behind
-// in another store, or waits in the one that is read next, and the older servers decode what the newer ones stored.
-func (b *builder) stopped() {
-	if moves := Moves(b.from, b.to); len(moves) > 0 {
-		b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: "no key stays behind in another store",
-			Do: &Action{Kind: RunChecks, Before: slices.Concat(NoKeysOf(b.from.Plan, moves, false),
-				UnusedStores(b.from.Plan, b.to.Plan, moves))},
-			Undo: &Action{Kind: RunChecks, Before: NoKeysOf(b.to.Plan, moves, true)}})
-	}
-	if b.mayBeUnreadable() {
-		b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name,
-			Title: "on the way back: the stores are readable by " + b.from.Plan.Modern.Version.String(),
-			Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(b.from.Plan)}}})
-	}
-}
-
-// mayBeUnreadable reports whether the modern servers of the second plan may store what those of the first do not
-// decode.
-func (b *builder) mayBeUnreadable() bool {
-	return b.minorChanges(pair.Modern) && len(refuseSide(b.to.Plan, b.from.Plan, pair.Modern, Facts{})) > 0
 }
 
 func (b *builder) stopAll(changes []change) {
@@ -414,142 +286,6 @@ func (b *builder) tidy() {
 	}
 }
 
-// ready are the checks that a component serves.
-func (b *builder) ready(p *plan.Plan, c *plan.Component) []Check {
-	if c.Liveness == nil {
-		return nil
-	}
-	check := Check{Kind: Ready, Probe: c.Liveness, Program: c.Name}
-	if c.Kind == kubever.APIServer {
-		check.CA, check.Version = p.PKI.CA, c.Version
-	}
-	return []Check{check}
-}
-
-func goneChecks(c *plan.Component) []Check {
-	if c.Liveness == nil {
-		return nil
-	}
-	return []Check{{Kind: Gone, Probe: c.Liveness, Program: c.Name}}
-}
-
-// existing makes sure that what runs already has the arguments that the plan needs of it: a person changes them, and
-// takes them back on the way back.
-func (b *builder) existing() {
-	for _, c := range existingOf(b.to.Plan) {
-		needed, had := neededArgs(c), b.had(c)
-		if slices.Equal(needed, had) {
-			continue
-		}
-		s := Step{Phase: LegacyMgr, Host: c.Host, Title: "check the arguments of " + c.Name,
-			Do: b.runs(c, needed), Undo: b.runs(c, had)}
-		if len(had) == 0 {
-			s.Undo = takeBack(c, needed)
-		}
-		if len(needed) == 0 {
-			s.Do = takeBack(c, had)
-		}
-		b.add(s)
-	}
-	if b.to.Plan != nil {
-		return
-	}
-	for _, c := range existingOf(b.from.Plan) {
-		if needed := neededArgs(c); len(needed) > 0 {
-			b.add(Step{Phase: LegacyMgr, Host: c.Host, Title: "the arguments of " + c.Name,
-				Do: takeBack(c, needed), Undo: b.runs(c, needed)})
-		}
-	}
-}
-
-// existingOf are the components that run from files of their own.
-func existingOf(p *plan.Plan) (components []*plan.Component) {
-	if p == nil {
-		return nil
-	}
-	for i := range p.Components {
-		if c := &p.Components[i]; c.Side != "" && p.Side(c.Side).Existing {
-			components = append(components, c)
-		}
-	}
-	return components
-}
-
-// runs checks that a component that runs from files of its own has the arguments.
-func (b *builder) runs(c *plan.Component, args []string) *Action {
-	return &Action{Kind: RunChecks, Before: []Check{{Kind: Runs, Program: c.Kind, Args: args, Others: b.others(c),
-		Hint: "it runs from files of its own: change them there; fusionctl render --diff shows how"}}}
-}
-
-func takeBack(c *plan.Component, args []string) *Action {
-	return &Action{Kind: ByHand, Text: fmt.Sprintf("take back what was changed in the files of %s for the plan: %s",
-		c.Name, strings.Join(args, " "))}
-}
-
-// others are the arguments of the other side's component of the same kind on the same host, in either plan.
-func (b *builder) others(c *plan.Component) [][]string {
-	var others [][]string
-	for _, s := range []Setup{b.from, b.to} {
-		if s.Plan == nil {
-			continue
-		}
-		for _, o := range s.Plan.Components {
-			if o.Host != c.Host || o.Kind != c.Kind || o.Side == c.Side || len(o.Args) == 0 {
-				continue
-			}
-			var args []string
-			for _, a := range o.Args {
-				args = append(args, a.String())
-			}
-			others = append(others, args)
-		}
-	}
-	return others
-}
-
-// had are the arguments that the first plan needs of a component of the second.
-func (b *builder) had(c *plan.Component) []string {
-	for _, o := range existingOf(b.from.Plan) {
-		if o.Host == c.Host && o.Name == c.Name {
-			return neededArgs(o)
-		}
-	}
-	return nil
-}
-
-func neededArgs(c *plan.Component) []string {
-	var args []string
-	for _, a := range c.Args {
-		if a.Origin != plan.FromSpec {
-			args = append(args, a.String())
-		}
-	}
-	return args
-}
-
-// wayBack is the gate on the way back: what stands against it is found while everything serves. It comes first of
-// all, and again when the controllers have stopped and the servers have not.
-func (b *builder) wayBack(phase Phase) {
-	var checks []Check
-	if b.mayBeUnreadable() {
-		checks = append(checks, storesCheck(b.from.Plan))
-	}
-	if moves := Moves(b.from, b.to); len(moves) > 0 {
-		checks = append(checks, NoKeysOf(b.to.Plan, moves, true)...)
-	}
-	if len(checks) == 0 {
-		return
-	}
-	b.add(Step{Phase: phase, Host: b.to.Plan.Hosts[0].Name, Title: "on the way back: what is stored allows it",
-		Undo: &Action{Kind: RunChecks, Before: checks}})
-}
-
-func storesCheck(p *plan.Plan) Check {
-	m := p.Ownership()
-	return Check{Kind: StoresAgree, Stores: p.Stores, Map: &m, Accept: p.Accept,
-		Hint: "rewrite the objects through the newer API server in a version that both decode"}
-}
-
 // joint starts the controllers of both sides, for which the legacy API server has to allow what they do.
 func (b *builder) joint() error {
 	started := slices.DeleteFunc(b.changed(joint), func(c change) bool { return c.is == nil })
@@ -581,63 +317,4 @@ func (b *builder) joint() error {
 	}
 	b.admits(started)
 	return nil
-}
-
-// prepare are the checks and the copies before anything changes.
-func (b *builder) prepare() {
-	if p := b.to.Plan; p != nil {
-		for _, h := range p.Hosts {
-			checks := b.hostChecks(p, h.Name)
-			if len(checks) > 0 {
-				b.add(Step{Phase: Prepare, Host: h.Name, Title: "check certificates and programs",
-					Do: &Action{Kind: RunChecks, Before: checks}})
-			}
-		}
-		if b.minorChanges(pair.Modern) &&
-			len(refuseSide(b.from.Plan, p, pair.Modern, Facts{})) > 0 {
-			b.add(Step{Phase: Prepare, Host: p.Hosts[0].Name,
-				Title: "the stores are readable by " + p.Modern.Version.String(),
-				Do:    &Action{Kind: RunChecks, Before: []Check{storesCheck(p)}}})
-		}
-	}
-	if moves := Moves(b.from, b.to); len(moves) > 0 {
-		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: "no key would stay behind in another store",
-			Do: &Action{Kind: RunChecks, Before: slices.Concat(NoKeysOf(b.from.Plan, moves, false),
-				UnusedStores(b.from.Plan, b.to.Plan, moves))}})
-	}
-	b.mayGo()
-	p := b.from.Plan
-	if p == nil {
-		p = b.to.Plan
-	}
-	for i := range p.Stores {
-		if s := p.Stores[i]; s.Managed == nil || b.from.Plan != nil {
-			b.add(Step{Phase: Prepare, Host: p.Hosts[0].Name, Title: "snapshot store " + s.Name,
-				Do: &Action{Kind: Snapshot, Store: &s}})
-		}
-	}
-}
-
-func (b *builder) hostChecks(p *plan.Plan, host string) []Check {
-	var checks []Check
-	if !slices.ContainsFunc(b.changes, func(c change) bool { return c.component().Host == host }) {
-		return nil
-	}
-	for i := range p.Certificates {
-		if c := &p.Certificates[i]; c.Host == host && !c.Existing && !c.Authority {
-			checks = append(checks, Check{Kind: Certificate, Certificate: c, Path: c.Cert,
-				Hint: "fusionctl pki issue issues what is missing"})
-		}
-	}
-	for _, c := range b.changes {
-		if c.is == nil || c.is.Program == "" || c.is.Component.Host != host {
-			continue
-		}
-		check := Check{Kind: Executable, Path: c.is.Program, Hint: "install the program of version " +
-			c.is.Component.Version + " there"}
-		if !slices.ContainsFunc(checks, func(o Check) bool { return o.Path == check.Path }) {
-			checks = append(checks, check)
-		}
-	}
-	return checks
 }

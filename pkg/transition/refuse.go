@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -18,6 +19,9 @@ type RefusedError struct{ Reasons []string }
 func (e *RefusedError) Error() string {
 	return "there is no transition:\n  " + strings.Join(e.Reasons, "\n  ")
 }
+
+// mostNamed bounds what a sentence lists.
+const mostNamed = 8
 
 // refuse lists what stands against going from one plan to the other.
 func refuse(from, to Setup, facts Facts) []string {
@@ -97,26 +101,15 @@ func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
 		add("the %s API server would look for these in another store, and their keys stay: %s; when no such key is "+
 			"stored, reading the stores shows it; otherwise stop the API servers and move them with fusionctl etcd "+
 			"move",
-			name, some(moved))
+			name, prose.First(moved, mostNamed))
 	}
 	if len(unread) > 0 && !facts.StoresAgree {
 		add("%s %s may not decode what %s has stored: %s; the stores have to be read against the second plan"+
 			" first",
 			name,
-			y.Version, x.Version, some(unread))
+			y.Version, x.Version, prose.First(unread, mostNamed))
 	}
 	return reasons
-}
-
-// Moves lists what the API servers of either side would look for in another store after a transition.
-func Moves(from, to Setup) []Move {
-	var moves []Move
-	if from.Plan != nil && to.Plan != nil {
-		for _, side := range pair.Sides() {
-			moves = append(moves, movesOf(from.Plan, to.Plan, side)...)
-		}
-	}
-	return moves
 }
 
 func movesOf(a, b *plan.Plan, side pair.Side) []Move {
@@ -132,48 +125,6 @@ func movesOf(a, b *plan.Plan, side pair.Side) []Move {
 		}
 	}
 	return moves
-}
-
-// NoKeysOf checks, for every store that moves leave, that it holds no key of theirs. The plan is one that has the
-// stores; back is for those to which they go.
-func NoKeysOf(p *plan.Plan, moves []Move, back bool) []Check {
-	var checks []Check
-	for _, s := range p.Stores {
-		check := Check{Kind: NoKeys, Stores: []plan.Store{s}, Hint: "the API server will look for them in another " +
-			"store: delete them through the API, or stop the API servers and move them with fusionctl etcd move"}
-		for _, m := range moves {
-			store := m.From
-			if back {
-				store = m.To
-			}
-			key := p.Prefix + "/" + m.Resource
-			if !strings.HasPrefix(m.Resource, "ranges/") { // those are single keys
-				key += "/"
-			}
-			if store == s.Name && !slices.Contains(check.Keys, key) {
-				check.Keys = append(check.Keys, key)
-			}
-		}
-		if len(check.Keys) > 0 {
-			checks = append(checks, check)
-		}
-	}
-	return checks
-}
-
-// UnusedStores checks that a store to which a resource moves holds no key of it, where no API server of the first plan
-// looks for it there: what an earlier installation left would be served again.
-func UnusedStores(from, to *plan.Plan, moves []Move) []Check {
-	unused := slices.DeleteFunc(slices.Clone(moves), func(m Move) bool {
-		row := from.Resource(m.Resource)
-		return slices.ContainsFunc(pair.Sides(), func(side pair.Side) bool { return row.View(side).Store == m.To })
-	})
-	checks := NoKeysOf(to, unused, true)
-	for i := range checks {
-		checks[i].Hint = "no API server of FROM looks for them there, and the one of TO would serve them: fusionctl " +
-			"etcd ls shows them; delete them with etcdctl when nothing needs them"
-	}
-	return checks
 }
 
 func refuseStores(a, b *plan.Plan) []string {
@@ -203,13 +154,4 @@ func sameEtcd(a, b string) bool {
 	was, ok := kubever.ParseEtcd(a)
 	is, alike := kubever.ParseEtcd(b)
 	return a == b || ok && alike && was == is
-}
-
-// some are the first of a list.
-func some(list []string) string {
-	const limit = 8
-	if len(list) > limit {
-		return strings.Join(list[:limit], ", ") + fmt.Sprintf(" and %d more", len(list)-limit)
-	}
-	return strings.Join(list, ", ")
 }

@@ -1,0 +1,90 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"mime"
+	"net/http"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/internal/webserver"
+)
+
+const applyPatch = "application/apply-patch+yaml"
+
+// readBody reads the body of a request, as JSON. The kind is its content type.
+func readBody(w http.ResponseWriter, r *http.Request, memory *webserver.Reservation) (body []byte, kind string,
+	err error) {
+	body, err = readAll(r.Context(), http.MaxBytesReader(w, r.Body, limitBytes), limitBytes, memory)
+	if err != nil {
+		return nil, "", unread(err)
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"content encoding %q: want none", coding)
+	}
+	kind, _, err = mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json"))
+	switch {
+	case len(body) == 0:
+		return nil, kind, nil
+	case err != nil:
+		return nil, "", badRequest("content type: %v", err)
+	case kind == "application/yaml" || kind == applyPatch:
+		if body, err = yamlToJSON(r.Context(), body, memory); err != nil {
+			return nil, "", err
+		}
+		if kind == "application/yaml" {
+			kind = "application/json"
+		}
+	case kind != "application/json" && !strings.HasSuffix(kind, "+json"):
+		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"objects that are merged or converted are written as application/json or application/yaml, not as %q", kind)
+	}
+	if err := memory.Grow(r.Context(), webserver.DecodedBytes(body)); err != nil {
+		return nil, "", unread(err)
+	}
+	return body, kind, nil
+}
+
+// yamlToJSON reads a body as API servers do, but for aliases, by which a few bytes are gigabytes of JSON.
+func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation) ([]byte, error) {
+	const valueBytes = 512 // of its node in two parsers, and of the value
+	marks := int64(0)      // each value but the first is behind one
+	for _, c := range body {
+		if strings.IndexByte(",[{:?-\n", c) >= 0 {
+			marks++
+		}
+	}
+	if err := memory.Grow(ctx, marks*valueBytes); err != nil {
+		return nil, unread(err)
+	}
+	var document yamlv3.Node
+	if err := yamlv3.Unmarshal(body, &document); err != nil {
+		return nil, badRequest("%v", err)
+	}
+	if line := aliasIn(&document); line > 0 {
+		return nil, badRequest("line %d: aliases of YAML are not read; write the value", line)
+	}
+	converted, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return nil, badRequest("%v", err)
+	}
+	return converted, nil
+}
+
+// aliasIn is the line of the first alias; 0 for none.
+func aliasIn(node *yamlv3.Node) int {
+	if node.Kind == yamlv3.AliasNode {
+		return node.Line
+	}
+	for _, inner := range node.Content {
+		if line := aliasIn(inner); line > 0 {
+			return line
+		}
+	}
+	return 0
+}

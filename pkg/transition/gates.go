@@ -1,0 +1,135 @@
+package transition
+
+import (
+	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// movesOf are what the servers of a side look for in another store afterwards: at no time do two of them look in two.
+func (b *builder) movesOf(side pair.Side) []Move {
+	return slices.DeleteFunc(Moves(b.from, b.to), func(m Move) bool { return m.Side != side })
+}
+
+// stopped are the checks while the servers that change are stopped, on the way and on the way back: no key stays behind
+// in another store, or waits in the one that is read next, and the older servers decode what the newer ones stored.
+func (b *builder) stopped() {
+	if moves := Moves(b.from, b.to); len(moves) > 0 {
+		b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: "no key stays behind in another store",
+			Do:   &Action{Kind: RunChecks, Before: MoveChecks(b.from.Plan, b.to.Plan, moves)},
+			Undo: &Action{Kind: RunChecks, Before: noKeysOf(b.to.Plan, moves, true)}})
+	}
+	if b.mayBeUnreadable() {
+		b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name,
+			Title: "on the way back: the stores are readable by " + b.from.Plan.Modern.Version.String(),
+			Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(b.from.Plan)}}})
+	}
+}
+
+// mayBeUnreadable reports whether the modern servers of the second plan may store what those of the first do not
+// decode.
+func (b *builder) mayBeUnreadable() bool {
+	return b.minorChanges(pair.Modern) && len(refuseSide(b.to.Plan, b.from.Plan, pair.Modern, Facts{})) > 0
+}
+
+// wayBack is the gate on the way back: what stands against it is found while everything serves. It comes first of
+// all, and again when the controllers have stopped and the servers have not.
+func (b *builder) wayBack(phase Phase) {
+	var checks []Check
+	if b.mayBeUnreadable() {
+		checks = append(checks, storesCheck(b.from.Plan))
+	}
+	if moves := Moves(b.from, b.to); len(moves) > 0 {
+		checks = append(checks, noKeysOf(b.to.Plan, moves, true)...)
+	}
+	if len(checks) == 0 {
+		return
+	}
+	b.add(Step{Phase: phase, Host: b.to.Plan.Hosts[0].Name, Title: "on the way back: what is stored allows it",
+		Undo: &Action{Kind: RunChecks, Before: checks}})
+}
+
+func storesCheck(p *plan.Plan) Check {
+	m := p.Ownership()
+	return Check{Kind: StoresAgree, Stores: p.Stores, Map: &m, Accept: p.Accept,
+		Hint: "rewrite the objects through the newer API server in a version that both decode"}
+}
+
+// prepare are the checks and the copies before anything changes.
+func (b *builder) prepare() {
+	if p := b.to.Plan; p != nil {
+		for _, h := range p.Hosts {
+			checks := b.hostChecks(p, h.Name)
+			if len(checks) > 0 {
+				b.add(Step{Phase: Prepare, Host: h.Name, Title: "check certificates and programs",
+					Do: &Action{Kind: RunChecks, Before: checks}})
+			}
+		}
+		if b.minorChanges(pair.Modern) &&
+			len(refuseSide(b.from.Plan, p, pair.Modern, Facts{})) > 0 {
+			b.add(Step{Phase: Prepare, Host: p.Hosts[0].Name,
+				Title: "the stores are readable by " + p.Modern.Version.String(),
+				Do:    &Action{Kind: RunChecks, Before: []Check{storesCheck(p)}}})
+		}
+	}
+	if moves := Moves(b.from, b.to); len(moves) > 0 {
+		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: "no key would stay behind in another store",
+			Do: &Action{Kind: RunChecks, Before: MoveChecks(b.from.Plan, b.to.Plan, moves)}})
+	}
+	b.mayGo()
+	p := b.from.Plan
+	if p == nil {
+		p = b.to.Plan
+	}
+	for i := range p.Stores {
+		if s := p.Stores[i]; s.Managed == nil || b.from.Plan != nil {
+			b.add(Step{Phase: Prepare, Host: p.Hosts[0].Name, Title: "snapshot store " + s.Name,
+				Do: &Action{Kind: Snapshot, Store: &s}})
+		}
+	}
+}
+
+func (b *builder) hostChecks(p *plan.Plan, host string) []Check {
+	var checks []Check
+	if !slices.ContainsFunc(b.changes, func(c change) bool { return c.component().Host == host }) {
+		return nil
+	}
+	for i := range p.Certificates {
+		if c := &p.Certificates[i]; c.Host == host && !c.Existing && !c.Authority {
+			checks = append(checks, Check{Kind: Certificate, Certificate: c, Path: c.Cert,
+				Hint: "fusionctl pki issue issues what is missing"})
+		}
+	}
+	for _, c := range b.changes {
+		if c.is == nil || c.is.Program == "" || c.is.Component.Host != host {
+			continue
+		}
+		check := Check{Kind: Executable, Path: c.is.Program, Hint: "install the program of version " +
+			c.is.Component.Version + " there"}
+		if !slices.ContainsFunc(checks, func(o Check) bool { return o.Path == check.Path }) {
+			checks = append(checks, check)
+		}
+	}
+	return checks
+}
+
+// ready are the checks that a component serves.
+func (b *builder) ready(p *plan.Plan, c *plan.Component) []Check {
+	if c.Liveness == nil {
+		return nil
+	}
+	check := Check{Kind: Ready, Probe: c.Liveness, Program: c.Name}
+	if c.Kind == kubever.APIServer {
+		check.CA, check.Version = p.PKI.CA, c.Version
+	}
+	return []Check{check}
+}
+
+func goneChecks(c *plan.Component) []Check {
+	if c.Liveness == nil {
+		return nil
+	}
+	return []Check{{Kind: Gone, Probe: c.Liveness, Program: c.Name}}
+}
