@@ -235,8 +235,8 @@ func checkRows(req convertCheckRequest, streams Streams, minor kubever.Minor) ro
 	case "markdown":
 		return &markdownRows{w: streams.Out}
 	case "html":
-		return &htmlRows{w: streams.Out, title: "Objects for Kubernetes " + minor.String(), choose: "STATUS",
-			finish: convertCheckSheet}
+		return &htmlRows{w: streams.Out, title: "Objects for Kubernetes " + minor.String(), rows: "Objects",
+			choose: "STATUS", finish: convertCheckSheet}
 	default:
 		return newTableRows(streams.Out)
 	}

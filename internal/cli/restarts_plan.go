@@ -192,7 +192,7 @@ func newPlanRows(w io.Writer, output string, route restart.Route) rowWriter {
 	case "csv":
 		return newCSVRows(w)
 	case "html":
-		return &htmlRows{w: w, choose: "VERDICT", finish: restartsSheet,
+		return &htmlRows{w: w, rows: "Containers", choose: "VERDICT", finish: restartsSheet,
 			title: fmt.Sprintf("What kubelets of %s restart after %s", route.Stops[last], route.Stops[0])}
 	default:
 		return newTableRows(w)

@@ -112,6 +112,7 @@ func matrixSheet(w io.Writer, document matrixDocument) error {
 type htmlRows struct {
 	w      io.Writer
 	title  string
+	rows   string // what the rows are
 	choose string // the column whose values can be chosen
 	// finish fills in what stands around the rows, by the tail of the answer
 	finish func(sheet *report.Sheet, tail any)
@@ -134,7 +135,7 @@ func (r *htmlRows) row(_ any, header, cells []string) error {
 func (r *htmlRows) close(tail any) error {
 	sheet := &report.Sheet{Title: r.title, Verdict: report.Verdict{Severity: finding.Info, Text: "Nothing to show."}}
 	if r.table.Rows != nil {
-		r.table.Title = "All"
+		r.table.Title = r.rows
 		sheet.Tables = []report.Table{r.table}
 	}
 	if early, ok := tail.(incomplete); ok {

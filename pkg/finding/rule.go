@@ -67,7 +67,7 @@ type Rule struct {
 	// an input in which the engine finds it: a spec, or lines of a policy
 	Bad  string `json:"bad,omitempty"`
 	Good string `json:"good,omitempty"` // the same, corrected
-	Fix  string `json:"fix,omitempty"`  // the fix of every finding of the rule, where it is always the same
+	Fix  string `json:"fix,omitempty"`  // the fix, for findings of the rule that name no better one
 }
 
 // Of marks rules as those of an engine, and returns them.

@@ -50,9 +50,9 @@ func Validate(name string, r io.Reader, options Options) (Report, error) {
 		options.Catalog = builtinCatalog()
 	}
 	v := &validation{name: name, options: options, expected: newPartSet(realParts(options.Expected)),
-		severities: map[string]finding.Severity{}}
+		severities: map[string]finding.Severity{}, fixes: map[string]string{}}
 	for _, c := range Checks() {
-		v.severities[c.ID] = c.Severity
+		v.severities[c.ID], v.fixes[c.ID] = c.Severity, c.Fix
 	}
 	scanner := newLineScanner(r)
 	for scanner.Scan() {
@@ -97,6 +97,7 @@ type validation struct {
 
 	expected   *partSet
 	severities map[string]finding.Severity // of the Checks, by ID
+	fixes      map[string]string           // the same
 }
 
 // checkedLine is one line with what became of it.
@@ -134,6 +135,9 @@ func (v *validation) add(id string, at place, subject, fix, format string, args 
 
 func (v *validation) addSeverity(severity finding.Severity, id string, at place, subject, fix, format string,
 	args ...any) {
+	if fix == "" {
+		fix = v.fixes[id]
+	}
 	v.findings = append(v.findings, finding.Finding{
 		Rule: id, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), Fix: fix,
 		File: v.name, Line: at.line, Column: at.column,

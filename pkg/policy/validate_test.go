@@ -29,7 +29,8 @@ func TestChecksTellBadFromGood(t *testing.T) {
 	last := ""
 	for _, c := range Checks() {
 		t.Run(c.ID, func(t *testing.T) {
-			if c.ID <= last || c.Title == "" || c.Why == "" || c.Evidence.Read == "" || c.Severity == 0 {
+			if c.ID <= last || c.Title == "" || c.Why == "" || c.Fix == "" || c.Evidence.Read == "" ||
+				c.Severity == 0 {
 				t.Errorf("check %s: want IDs to ascend and every field filled in", c.ID)
 			}
 			last = c.ID
@@ -45,6 +46,11 @@ func TestChecksTellBadFromGood(t *testing.T) {
 			}
 			if f := report.Findings[i]; c.ID != "FUS215" && (f.Severity != c.Severity || f.Line == 0 || f.Column == 0) {
 				t.Errorf("finding of the bad example = %+v, want severity %v and a place", f, c.Severity)
+			}
+			for _, f := range report.Findings {
+				if f.Fix == "" {
+					t.Errorf("%s: %s names no fix", f.Rule, f.Message)
+				}
 			}
 			if good := validate(t, c.Good, options); len(good.Findings) > 0 {
 				t.Errorf("the good example of %s has %+v", c.ID, good.Findings)

@@ -82,7 +82,7 @@ func parsed(name, text string) *template.Template {
 }
 
 var functions = template.FuncMap{
-	"join": strings.Join, "counted": prose.Counted[int], "size": size,
+	"join": strings.Join, "unchanged": unchanged, "counted": prose.Counted[int], "size": size,
 	"parts":  func(key string) []string { return strings.Split(key, "/") },
 	"what":   func(g grant) string { return what(g.Grant) },
 	"groups": func(title string, groups []restart.Group) groupsOf { return groupsOf{title, groups} },

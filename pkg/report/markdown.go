@@ -115,15 +115,23 @@ func (in *Input) markdownComponents(b *bytes.Buffer) {
 	for _, d := range in.Differences {
 		fmt.Fprintf(b, "\n### %s on %s: %s\n\n", cell(d.Component), cell(d.Host), d.State)
 		if len(d.Changes) == 0 {
-			b.WriteString("No flag differs.\n")
+			b.WriteString(unchanged(d.State) + "\n")
 			continue
 		}
 		row(b, "what", "today", "planned", "why")
 		rule(b, 4)
 		for _, c := range d.Changes {
-			row(b, code(c.What), strings.Join(c.Old, " "), strings.Join(c.New, " "), c.Why)
+			row(b, code(c.What), set(c.Old), set(c.New), c.Why)
 		}
 	}
+}
+
+// set is a value of a flag, or that it has none.
+func set(values []string) string {
+	if len(values) == 0 {
+		return "not set"
+	}
+	return strings.Join(values, " ")
 }
 
 // markdownWorld adds what was read of stores and pods, and the evidence.

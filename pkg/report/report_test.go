@@ -97,6 +97,31 @@ func attribute(n *html.Node, name string) string {
 	return ""
 }
 
+func TestComponentsThatAreNotComparedSayWhy(t *testing.T) {
+	in := inputOf(t, "../../examples/split-1.15-1.36.yaml")
+	in.DiffOf = "/etc/kubernetes"
+	in.Differences = []render.Difference{
+		{Component: "kube-scheduler", Host: "cp-1", State: render.Same},
+		{Component: "kube-apiserver-modern", Host: "cp-1", State: render.New},
+		{Component: "kube-controller-manager", Host: "cp-1", State: render.Missing},
+		{Component: "kube-apiserver", Host: "cp-1", State: render.Changed, Changes: []render.Change{
+			{What: "--etcd-quorum-read", New: []string{"true"}}, {What: "--profiling", Old: []string{"false"}}}},
+	}
+	page, _ := rendered(t, in)
+	var markdown bytes.Buffer
+	if err := Markdown(&markdown, in); err != nil {
+		t.Fatal(err)
+	}
+	for form, text := range map[string]string{"HTML": page, "Markdown": markdown.String()} {
+		for want, times := range map[string]int{"No flag differs.": 1, "Nothing starts it today": 1,
+			"nothing there starts it": 1, "not set": 2} {
+			if got := strings.Count(text, want); got != times {
+				t.Errorf("%s has %q %d times, want %d", form, want, got, times)
+			}
+		}
+	}
+}
+
 func TestPagesAreWhole(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil || len(files) == 0 {

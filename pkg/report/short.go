@@ -140,7 +140,7 @@ func (in *Input) changesOfLegacy() string {
 			return "This plan has no component of it."
 		}
 		text.WriteString("This plan has every flag of " + enumerated(names) + ": where they run already, they are " +
-			"started again with these, one host after the other.")
+			"started again with these, " + in.rollout() + ".")
 		restarted = len(servers) > 0
 	}
 	if restarted && len(servers) == 1 {
@@ -157,6 +157,14 @@ func (in *Input) changesOfLegacy() string {
 		text.WriteString(" The controllers of fusionctl see both sides and do what neither controller manager can.")
 	}
 	return text.String()
+}
+
+// rollout is how components of the plan are started again.
+func (in *Input) rollout() string {
+	if in.Plan.Target == plan.Hosted {
+		return "as pods of the cluster that hosts them"
+	}
+	return "one host after the other"
 }
 
 // flagsOfPlan counts the arguments that a component has by the plan, and not by the spec alone.

@@ -120,6 +120,9 @@ func TestShortOfWhatWasAsked(t *testing.T) {
 	if got := said(t, in, "What starts"); !strings.Contains(got, "as pods of the cluster that hosts them") {
 		t.Errorf("hosted: %q", got)
 	}
+	if got := said(t, in, legacy); !strings.Contains(got, "started again with these, as pods of the cluster that") {
+		t.Errorf("hosted: %q", got)
+	}
 	in.Runbook = nil
 	for _, p := range in.short() {
 		if p.Part == "runbook" || strings.Contains(p.Text, "The runbook notes") {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
+	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
 // size is a number of bytes for people.
@@ -44,4 +45,15 @@ func code(text string) marked {
 		return cell(text)
 	}
 	return marked("`" + text + "`")
+}
+
+// unchanged says of a component why its flags are not compared one by one.
+func unchanged(state render.State) string {
+	switch state {
+	case render.New:
+		return "Nothing starts it today; its flags are above."
+	case render.Missing:
+		return "The spec says that it runs already, and nothing there starts it."
+	}
+	return "No flag differs."
 }

@@ -24,6 +24,8 @@ func policyRules() []rule {
 				"the server also authorizes create on pods/exec, but by attributes that ABAC takes for a read.) The " +
 				"same holds for the proxies of nodes, services and pods, which reach kubelets and every listener in " +
 				"the cluster.",
+			Fix: "leave nodes, pods and services out of spec.access for subjects that must not, or accept it, with " +
+				"the reason",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Seen: "a read-only rule for pods lets GET pods/exec pass on 1.6, 1.10, 1.15 " +
 				"and 1.36 with --authorization-mode=ABAC; 1.36 with a webhook authorizes create",
