@@ -549,7 +549,7 @@ func (v *validation) checkReach(line *checkedLine, rule Rule) {
 		if p.write && p.namespace.covers(equals("")) && (in("users") || in("groups")) {
 			v.add("FUS211", line.column("resource"), rule.who(), "",
 				"the rule includes the verb impersonate on users and groups: any member of %s can act as any user, "+
-					"also as group %s, which bypasses the policy; name the core resources that are needed",
+					"also as group %s, which bypasses the policy",
 				rule.who(), GroupMasters)
 		}
 	}
