@@ -75,7 +75,7 @@ func matrixSheet(w io.Writer, document matrixDocument) error {
 	for _, modern := range minors {
 		table.Head = append(table.Head, strings.TrimPrefix(modern.String(), "1"))
 	}
-	var linked []string
+	var linked, notes []string
 	for _, pair := range document.Pairs {
 		row := slices.Index(minors, pair.Legacy)
 		for len(table.Rows) <= row {
@@ -92,6 +92,7 @@ func matrixSheet(w io.Writer, document matrixDocument) error {
 			*cell = report.Cell{Text: "ok", Class: "ok"}
 		case pair.Rule == "":
 			*cell = report.Cell{Text: "no", Class: "no"}
+			notes = append(notes, fmt.Sprintf("no, for %s and %s: %s", pair.Legacy, pair.Modern, pair.Reason))
 		default:
 			*cell = report.Cell{Text: strings.TrimPrefix(pair.Rule, "FUS"), Class: "no", Href: "#rule-" + pair.Rule,
 				Title: pair.Reason}
@@ -102,6 +103,7 @@ func matrixSheet(w io.Writer, document matrixDocument) error {
 		Text: fmt.Sprintf("%d of %d pairs have a default plan without errors.", document.Summary.Possible,
 			document.Summary.Pairs)}
 	return (&report.Sheet{Title: "Which versions can live together", Verdict: verdict, Linked: linked,
+		Notes: notes,
 		Lead: []string{"Rows are legacy versions, columns modern ones. A number is the rule that stands in the way " +
 			"of the plan that fusionctl init starts from; your spec may need less, or more.",
 			"ok: the facts about both versions allow it; run: real servers of both versions did it, too."},
