@@ -57,15 +57,19 @@ func TestPageInABrowser(t *testing.T) {
 	for _, view := range []struct {
 		width int
 		dark  bool
-	}{{400, false}, {900, true}, {1400, false}} {
+	}{{400, false}, {800, true}, {1400, false}} {
 		ctx, said := shown(t, view.width, view.dark, in)
 		var wide, open bool
 		var rows, shown, chosen int
-		var bad []string
+		var bad, cut []string
 		const visibleRows = `document.querySelectorAll("main tbody tr:not([hidden])").length`
 		err := chromedp.Run(ctx,
 			chromedp.Evaluate(`document.documentElement.scrollWidth > window.innerWidth`, &wide),
 			chromedp.Evaluate(browser.Contrasts, &bad),
+			chromedp.Evaluate(`["resources", "controllers", "policy"].filter((id) => {
+				const table = document.querySelector("#" + id + " table");
+				return table.scrollWidth > table.clientWidth;
+			})`, &cut),
 			chromedp.Evaluate(visibleRows, &rows),
 			chromedp.SendKeys("#query", "etcd-servers-overrides", chromedp.ByID),
 			chromedp.Evaluate(visibleRows, &shown),
@@ -85,6 +89,9 @@ func TestPageInABrowser(t *testing.T) {
 		}
 		if wide {
 			t.Errorf("width %d: the page scrolls sideways", view.width)
+		}
+		if view.width >= 800 && len(cut) > 0 {
+			t.Errorf("width %d: tables of %q are wider than the page", view.width, cut)
 		}
 		if len(bad) > 0 {
 			t.Errorf("width %d, dark %v: hard to read: %q", view.width, view.dark, bad)
