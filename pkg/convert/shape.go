@@ -31,6 +31,9 @@ type shapes struct {
 	mu     sync.Mutex
 	types  map[reflect.Type]*shape
 	named  map[typeAt]*shape
+
+	// enabled: fields that servers of the minor drop, since a feature gate is off by default, are left out.
+	enabled bool
 }
 
 // typeAt is a type of the table, at a minor: types of the same name gain fields.
@@ -172,6 +175,9 @@ func (s *shapes) table(typeName string, minor kubever.Minor) *shape {
 		return result
 	}
 	for _, name := range kubever.Fields(typeName, minor) {
+		if gate, off := kubever.DisabledField(typeName, name, minor); s.enabled && off && !gate.Refused {
+			continue
+		}
 		if result.fields == nil {
 			result.fields = map[string]*shape{}
 		}

@@ -263,10 +263,11 @@ func parsePath(printed string) path {
 	return at
 }
 
-// RefusedValue is a value of a field that a minor does not accept yet.
+// RefusedValue is a value of a field that a minor does not accept yet, or a field that it forbids.
 type RefusedValue struct {
 	Path, Value string
 	Since       kubever.Minor // 0 for never
+	Gate        string        // the feature gate that forbids the field; "" for a value
 }
 
 // RefusedValues names the values that a minor does not accept though it has their fields; its server refuses the
@@ -292,6 +293,9 @@ func (c *Converter) RefusedValues(object *unstructured.Unstructured, minor kubev
 		case map[string]any:
 			for name, inner := range value {
 				here := &place{parent: at, field: name, index: -1}
+				if gate, off := kubever.DisabledField(s.typeName, name, minor); off && gate.Refused {
+					found = append(found, RefusedValue{Path: here.path().String(), Gate: gate.Name})
+				}
 				if late := kubever.LateValues(s.typeName, name); late != nil {
 					refuse(late, inner, here)
 					elements, _ := inner.([]any)
@@ -367,6 +371,10 @@ func topologies(slice map[string]any) []Loss {
 // another one, for a version may end before the field comes.
 func (c *Converter) unknownIn(gvk schema.GroupVersionKind, d difference, minor kubever.Minor) string {
 	name, _ := d.at[len(d.at)-1].(string)
+	if gate, off := kubever.DisabledField(d.in.typeName, name, minor); off &&
+		kubever.FieldType(d.in.typeName, name, minor) != "" {
+		return minor.String() + " drops it: its feature gate " + gate.Name + " is off by default"
+	}
 	own := strings.TrimSuffix(kubever.TypeName(gvk), gvk.Kind)
 	rest, ofVersion := strings.CutPrefix(d.in.typeName, own)
 	for _, kind := range append([]schema.GroupVersionKind{gvk}, c.Equivalents(gvk)...) {
@@ -414,6 +422,7 @@ func (c *Converter) shapeIn(gvk schema.GroupVersionKind, minor kubever.Minor) *s
 	defer c.minorsMu.Unlock()
 	if c.minors[minor] == nil {
 		c.minors[minor] = newShapes(c.scheme)
+		c.minors[minor].enabled = true
 	}
 	return c.minors[minor].tabled(gvk, minor)
 }

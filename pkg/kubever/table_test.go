@@ -21,6 +21,7 @@ var decoders = map[string]func(){
 	"api-deprecated.tsv":  func() { decodeDeprecated() },
 	"crd-fields.tsv":      func() { decodeCRDFields() },
 	"deprecations.tsv":    func() { decodeFlags() },
+	"field-gates.tsv":     func() { decodeFieldGates() },
 	"fields.tsv":          func() { decodeFields() },
 	"flags.tsv":           func() { decodeFlags() },
 	"flag-aliases.tsv":    func() { decodeAliases() },
@@ -190,5 +191,28 @@ func TestLateValuesAreOfFields(t *testing.T) {
 	}
 	if sctp := LateValues("v1.ServicePort", "protocol")["SCTP"]; sctp.Has(18) || !sctp.Has(19) {
 		t.Errorf("SCTP is accepted by %v, want 1.19 and later", sctp)
+	}
+}
+
+// Every gate of a field is one, and is off by default in some minor that has the field.
+func TestFieldGatesDisableFields(t *testing.T) {
+	for at := range fieldGateTable() {
+		var disabled []Minor
+		for _, m := range Minors() {
+			if gate, off := DisabledField(at.typeName, at.field, m); off && FieldType(at.typeName, at.field, m) != "" {
+				disabled = append(disabled, m)
+				if gate.Source == "" {
+					t.Errorf("field-gates.tsv: %s.%s has no source", at.typeName, at.field)
+				}
+			}
+		}
+		if len(disabled) == 0 {
+			t.Errorf("field-gates.tsv: no minor has %s.%s and its gate off", at.typeName, at.field)
+		}
+	}
+	for m, want := range map[Minor]bool{32: false, 33: true, 36: true} {
+		if _, off := DisabledField("v1.Lifecycle", "stopSignal", m); off != want {
+			t.Errorf("the gate of stopSignal is off in %s: %t, want %t", m, off, want)
+		}
 	}
 }

@@ -158,6 +158,11 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 	})
 	j := judgement{refused: stricter(object, v.minor), doubts: errs}
 	for _, late := range v.converter.RefusedValues(object, v.minor) {
+		if late.Gate != "" {
+			j.refused = append(j.refused, field.Forbidden(field.NewPath(late.Path),
+				"the feature gate "+late.Gate+" is off by default"))
+			continue
+		}
 		why := v.minor.String() + " does not accept the value"
 		if late.Since != 0 {
 			why += ", " + late.Since.String() + " does"

@@ -1,0 +1,54 @@
+package convert
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// Fields whose feature gates are off by default are dropped by servers that know them: they are named, by their places,
+// and come back with the minor that turned the gate on.
+func TestFieldsBehindGatesAreNamed(t *testing.T) {
+	c, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a"},
+		"spec": map[string]any{
+			"resources": map[string]any{"limits": map[string]any{"cpu": "1"}},
+			"hostUsers": false,
+			"containers": []any{
+				map[string]any{"name": "a", "image": "a"},
+				map[string]any{"name": "b", "image": "b", "lifecycle": map[string]any{"stopSignal": "SIGUSR1"},
+					"startupProbe": map[string]any{"tcpSocket": map[string]any{"port": int64(1)}}},
+			},
+		},
+	}}
+	stop, probe := "spec.containers[1].lifecycle.stopSignal", "spec.containers[1].startupProbe"
+	for _, test := range []struct {
+		minor  kubever.Minor
+		want   []string
+		reason string
+	}{
+		{36, []string{stop}, "ContainerStopSignals"},
+		{33, []string{stop, "spec.resources"}, "its feature gate"},
+		{32, []string{stop, "spec.hostUsers", "spec.resources"}, ""},
+		{17, []string{stop, probe, "spec.hostUsers", "spec.resources"}, ""},
+	} {
+		var got []string
+		losses := c.LossesIn(pod, test.minor)
+		for _, loss := range losses {
+			got = append(got, loss.Path)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("losses in %s: %q, want %q", test.minor, got, test.want)
+		} else if !strings.Contains(losses[0].Meaning, test.reason) {
+			t.Errorf("%s: %s: %q, want %q in it", test.minor, got[0], losses[0].Meaning, test.reason)
+		}
+	}
+}
