@@ -41,8 +41,8 @@ vulncheck: ## known vulnerabilities of the dependencies; needs https://vuln.go.d
 
 diff: ## hold pkg/policy against the API server's own ABAC authorizer (k8s.io/kubernetes): files, millions of decisions, speed;
 	## and the losses of pkg/convert against the types of k8s.io/api of old releases
-	cd test/abacdiff && $(GO) vet . && $(GO) test -count=1 .
-	$(GO) test -tags diff -count=1 ./test/convertdiff
+	cd test/abacdiff && $(GO) vet . && $(GO) test -count=1 -timeout 60m .
+	$(GO) test -tags diff -count=1 -timeout 60m ./test/convertdiff
 
 alerts: ## read alert rules and dashboard with Prometheus' own parser, and let each alert fire
 	cd test/promrules && $(GO) vet . && $(GO) test -count=1 .

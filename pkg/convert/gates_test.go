@@ -52,3 +52,39 @@ func TestFieldsBehindGatesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// A namespace that an object of a cluster-scoped kind names is dropped by every server; and that of others is not.
+func TestNamespacesOfClusterScopedKindsAreNamed(t *testing.T) {
+	c, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for object, want := range map[string]int{
+		"rbac.authorization.k8s.io/v1 ClusterRole": 1, "v1 Namespace": 1, "rbac.authorization.k8s.io/v1 Role": 0,
+		"storage.k8s.io/v1beta1 StorageClass": 1, "example.com/v1 ClusterRole": 0,
+	} {
+		version, kind, _ := strings.Cut(object, " ")
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion(version)
+		u.SetKind(kind)
+		u.SetName("a")
+		u.SetNamespace("b")
+		losses := c.LossesIn(u, 20)
+		if len(losses) != want || want > 0 && losses[0].Path != "metadata.namespace" {
+			t.Errorf("%s in a namespace: losses %v, want %d", object, losses, want)
+		}
+	}
+}
+
+// Files of components that name the core group are no misspelled objects.
+func TestFilesOfComponentsAreNotMisnamed(t *testing.T) {
+	c, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"EncryptionConfig": false, "Config": false, "EncryptionConfigs": true} {
+		if why := c.Misnamed(kind("", "v1", name)); (why != "") != want {
+			t.Errorf("v1 %s is misnamed: %q, want %t", name, why, want)
+		}
+	}
+}

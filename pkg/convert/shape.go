@@ -175,11 +175,11 @@ func (s *shapes) table(typeName string, minor kubever.Minor) *shape {
 		return result
 	}
 	for _, name := range kubever.Fields(typeName, minor) {
-		if gate, off := kubever.DisabledField(typeName, name, minor); s.enabled && off && !gate.Refused {
-			continue
-		}
 		if result.fields == nil {
 			result.fields = map[string]*shape{}
+		}
+		if gate, off := kubever.DisabledField(typeName, name, minor); s.enabled && off && !gate.Refused {
+			continue
 		}
 		result.fields[name] = s.table(kubever.FieldType(typeName, name, minor), minor)
 	}

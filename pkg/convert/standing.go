@@ -163,8 +163,9 @@ func listed(versions []string) string {
 	return strings.Join(slices.Compact(versions), ", ")
 }
 
-// notServed are kinds of files that name the core group and are no objects: kubeconfigs, lists, policies of schedulers.
-var notServed = []string{"Config", "List", "Policy"}
+// notServed are kinds of files that name the core group and are no objects: kubeconfigs, lists, policies of schedulers,
+// and the encryption of stores by the name that apiserver pkg/apis/apiserver/v1/register.go@0.36.3 keeps for it.
+var notServed = []string{"Config", "EncryptionConfig", "List", "Policy"}
 
 // Replacement is what to write instead of a kind that a minor deprecates or no longer has: the first of Equivalents
 // that the minor serves by default and does not deprecate; false when there is none.
@@ -208,6 +209,10 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 			continue
 		}
 		losses = append(losses, Loss{Path: d.at.String(), Value: d.value, Meaning: c.unknownIn(gvk, d, minor)})
+	}
+	if namespaced, known := kubever.Namespaced(gvk); known && !namespaced && object.GetNamespace() != "" {
+		losses = append(losses, Loss{Path: "metadata.namespace", Value: object.GetNamespace(),
+			Meaning: "servers drop it: objects of this kind are in no namespace"})
 	}
 	if gvk == kind("discovery.k8s.io", "v1", "EndpointSlice") {
 		losses = append(losses, topologies(object.Object)...)

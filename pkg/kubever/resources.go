@@ -429,3 +429,20 @@ func (l Lifecycle) Ended() Minor {
 	}
 	return served[len(served)-1].To + 1
 }
+
+// Namespaced reports whether objects of a kind are in namespaces, as the newest minor has them that has the kind; known
+// is false for kinds of no minor.
+func Namespaced(gvk schema.GroupVersionKind) (namespaced, known bool) {
+	namespaced, known = namespacedKinds()[gvk]
+	return namespaced, known
+}
+
+var namespacedKinds = sync.OnceValue(func() map[schema.GroupVersionKind]bool {
+	kinds := map[schema.GroupVersionKind]bool{}
+	for _, minor := range Minors() {
+		for _, api := range slices.Backward(APIResources(minor)) { // the first of a minor counts
+			kinds[api.GroupVersion.WithKind(api.Kind)] = api.Namespaced
+		}
+	}
+	return kinds
+})

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -376,15 +375,8 @@ func isDefinition(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
 }
 
-// namespaced reports whether objects of a kind are in namespaces, as the newest minor has them that has the kind.
-func namespaced(gvk schema.GroupVersionKind) bool { return namespacedKinds()[gvk] }
-
-var namespacedKinds = sync.OnceValue(func() map[schema.GroupVersionKind]bool {
-	kinds := map[schema.GroupVersionKind]bool{}
-	for _, minor := range kubever.Minors() {
-		for _, api := range slices.Backward(kubever.APIResources(minor)) { // the first of a minor counts
-			kinds[api.GroupVersion.WithKind(api.Kind)] = api.Namespaced
-		}
-	}
-	return kinds
-})
+// namespaced reports whether objects of a kind are in namespaces.
+func namespaced(gvk schema.GroupVersionKind) bool {
+	in, _ := kubever.Namespaced(gvk)
+	return in
+}
