@@ -322,9 +322,9 @@ func (a *acceptance) compare(r stream.Result, got map[string]any) {
 				case lost[here] && there:
 					a.tell("%s as %s: %s is called lost, and survives", r.From, r.To, here)
 				case lost[here]:
-				case !there && !saysNothing(sent[name]):
+				case !there && !saysNothing(sent[name]) && !allLost(sent[name], here, lost):
 					a.tell("%s as %s: %s does not survive, and is not called lost", r.From, r.To, here)
-				default:
+				case there:
 					walk(sent[name], inner, here)
 				}
 			}
@@ -338,6 +338,17 @@ func (a *acceptance) compare(r stream.Result, got map[string]any) {
 		}
 	}
 	walk(r.Object.Object, got, "")
+}
+
+// allLost reports whether each field of a value is called lost: servers leave out what is empty then.
+func allLost(value any, at string, lost map[string]bool) bool {
+	fields, ok := value.(map[string]any)
+	for name, inner := range fields {
+		if here := at + "." + name; !lost[here] && !allLost(inner, here, lost) {
+			return false
+		}
+	}
+	return ok && len(fields) > 0
 }
 
 // saysNothing: servers leave out what is false, zero or empty.

@@ -144,11 +144,10 @@ type validation struct {
 
 // judge validates an object: as the minor reads it, for it may lack what is left when a field is dropped.
 func (v *validation) judge(object *unstructured.Unstructured) (judgement, error) {
+	errs, err := v.errors(v.converter.AsRead(object, v.minor))
 	if v.full {
-		errs, err := v.errors(object)
 		return judgement{refused: errs}, err
 	}
-	errs, err := v.errors(v.converter.AsRead(object, v.minor))
 	if err != nil {
 		return judgement{}, err
 	}
