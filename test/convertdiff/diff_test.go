@@ -49,7 +49,8 @@ func TestLossesAreThoseOfOldTypes(t *testing.T) {
 				d.lost, d.dropped = map[string]bool{}, map[string]bool{}
 				d.kind = object.GroupVersionKind().String()
 				for _, loss := range c.LossesIn(object, minor) {
-					if strings.Contains(loss.Meaning, "its feature gate") || strings.HasPrefix(loss.Meaning, "servers") {
+					if strings.Contains(loss.Meaning, "its feature gate") ||
+						strings.HasPrefix(loss.Meaning, "servers") {
 						d.dropped[loss.Path] = true
 						continue
 					}
