@@ -13,13 +13,14 @@ type HandOver struct {
 	// References are keys of what refers to them by name and acts for them: it goes with them, or there is none.
 	References []string
 	Ended      []string // keys among Keys of which every object must have ended before it goes
+	Aggregated []string // API groups that these controllers read, and that servers behind the API servers serve
 }
 
 var handOverTable = sync.OnceValue(func() []HandOver {
 	var sets []HandOver
-	for _, r := range readTable("handover.tsv", 5) {
+	for _, r := range readTable("handover.tsv", 6) {
 		sets = append(sets, HandOver{Subjects: r.words(0), Keys: r.words(1), Controllers: r.words(2),
-			References: r.words(3), Ended: r.words(4)})
+			References: r.words(3), Ended: r.words(4), Aggregated: r.words(5)})
 	}
 	return sets
 })

@@ -181,7 +181,7 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 		to = pair.Legacy
 	}
 	o := &Objects{Record: "hand-over-" + set.Subjects[0], Plan: handover.Plan{Prefix: p.Prefix, Back: back,
-		Pods: "pods", APIVersions: map[string]map[string]string{}}}
+		Pods: "pods", APIVersions: map[string]map[string]string{}, Aggregated: set.Aggregated}}
 	for _, key := range set.Keys {
 		row := p.Resource(key)
 		if row == nil || !row.HandedOver {
@@ -199,7 +199,7 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 		row := &p.Resources[i]
 		switch {
 		case row.HandedOver:
-			o.Plan.Kinds = append(o.Plan.Kinds, row.Kind)
+			o.Plan.Kinds = append(o.Plan.Kinds, groupKinds(row)...)
 			if renamed := unserved(row, to); len(renamed) > 0 { // a scale target may be of another set
 				o.Plan.APIVersions[row.Kind] = renamed
 			}
@@ -209,6 +209,17 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 	}
 	o.Pods = p.Resource("pods").View(to).Store
 	return o
+}
+
+// groupKinds is the kind of a resource with each group that ever served it.
+func groupKinds(row *plan.Resource) (kinds []string) {
+	fact, _ := kubever.ResourceByKey(row.Key)
+	for _, gv := range fact.GroupVersions() {
+		if kind := gv.WithKind(row.Kind).GroupKind().String(); !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }
 
 func resourceOf(p *plan.Plan, row *plan.Resource, to pair.Side, set kubever.HandOver) handover.Resource {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -20,24 +21,29 @@ import (
 )
 
 // handedOver are the kinds of legacyWorkloads, by key, and what goes with them.
-var handedOver = []string{"deployments", "replicasets"}
+var handedOver = []string{"deployments", "replicasets", "statefulsets", "daemonsets", "controllerrevisions", "jobs",
+	"cronjobs", "horizontalpodautoscalers"}
 
-// TestTransitionHandsWorkloadsOver: Deployments of a cluster as kubeadm makes it, with
-// pods on a real node, go to the modern side and back by `fusionctl transition`, killed meanwhile: the same objects,
-// the same pods and containers, for which the controllers of the other side act then.
+// TestTransitionHandsWorkloadsOver: workloads of every kind of a cluster as kubeadm makes it, with pods on a real node,
+// go to the modern side and back by `fusionctl transition`, killed meanwhile: the same objects, the same pods and
+// containers, for which the controllers of the other side act then.
 func TestTransitionHandsWorkloadsOver(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
 		f := startLegacyCluster(t)
+		f.jobs()
 		f.intoFusion()
 		before, objects := f.started(), f.objects(pair.Legacy)
-		w := f.planHandOver("deployments.apps")
+		w := f.planHandOver("deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch", "cronjobs.batch",
+			"horizontalpodautoscalers.autoscaling")
 
 		w.fails("apply", "kube-controller-manager runs without")
 		f.run("cp", manager, "/root/manager.fused")
-		f.edit(manager, manager, "s|-garbagecollector|-deployment,-garbagecollector,-replicaset|")
-		f.Eventually("the manager has its argument", f.legacyManager("-garbagecollector,-replicaset "))
+		f.edit(manager, manager, "s|-garbagecollector|-cronjob,-daemonset,-deployment,-garbagecollector,"+
+			"-horizontalpodautoscaling,-job,-replicaset,-statefulset|")
+		f.Eventually("the manager has its argument", f.legacyManager("-replicaset,-statefulset "))
 		w.killed("apply", "hand replicasets, deployments over to the modern side")
+		w.killed("apply", "hand controllerrevisions, statefulsets, daemonsets over to the modern side")
 		w.killed("apply", "put /etc/kubernetes/manifests/kube-controller-manager-modern.yaml")
 		w.run("apply")
 		f.same(before, "handed over")
@@ -59,9 +65,9 @@ func TestTransitionHandsWorkloadsOver(t *testing.T) {
 		f.same(before, "handed back")
 		f.acts(pair.Legacy)
 		provedOnNodes(t, "1.15.12", "1.36.3",
-			"fusionctl transition hands the Deployments of a cluster as kubeadm makes it "+
-				"over to the modern side and back, killed meanwhile: the same UIDs, pods and containers; the "+
-				"controllers of the other side scale them and replace their pods")
+			"fusionctl transition hands Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and their autoscalers "+
+				"of a cluster as kubeadm makes it over to the modern side and back, killed meanwhile: the same UIDs, "+
+				"pods and containers; the controllers of the other side scale them and replace their pods")
 	}, fusionctlEnv)
 }
 
@@ -76,7 +82,7 @@ func (f *nodesPair) intoFusion() {
 		t.Fatalf("the spec has no %s", few)
 	}
 	legacy, modern := f.Legacy, f.Modern
-	f.plan(strings.Replace(string(text), few, `apiGroups: [apps, batch], resources: ["*"]`, 1))
+	f.plan(strings.Replace(string(text), few, `apiGroups: [apps, batch, autoscaling], resources: ["*"]`, 1))
 	f.Legacy, f.Modern = legacy, modern
 	steps := f.planTransition()
 	f.edit(manager, manager, "s|^    - --controllers=.*|&,-garbagecollector|")
@@ -197,19 +203,87 @@ func (f *nodesPair) acts(side pair.Side) {
 	}
 	scale("deployment", "deployment", 4)
 	scale("deployment", "deployment", 3)
-	f.rolls(side)
+	scale("statefulset", "set", 3)
+	scale("statefulset", "set", 2)
+	f.rolls(side, "deployment", "deployment", 3)
+	f.rolls(side, "daemonset", "daemon", len(f.nodes))
+	f.rolls(side, "statefulset", "set", 2)
+	f.schedules(side)
 }
 
-// rolls: a new template of a Deployment replaces its pods.
-func (f *nodesPair) rolls(side pair.Side) {
+// jobs creates what runs to its end, what creates such, and what scales a Deployment, and waits for the end of the
+// first.
+func (f *nodesPair) jobs() {
+	f.t.Helper()
+	template := func() object { return labelled("once", once(runs("echo", "done"))) }
+	f.create(pair.Legacy, f.path(pair.Legacy, "jobs"), object{"metadata": object{"name": "once"},
+		"spec": object{"template": template()}})
+	f.create(pair.Legacy, "/apis/batch/v1beta1/namespaces/demo/cronjobs", object{"metadata": object{"name": "yearly"},
+		"spec": object{"schedule": "0 0 1 1 *", "jobTemplate": object{"spec": object{"template": template()}}}})
+	f.create(pair.Legacy, f.path(pair.Legacy, "horizontalpodautoscalers"), object{
+		"metadata": object{"name": "deployment"}, "spec": object{"minReplicas": 2, "maxReplicas": 5,
+			"targetCPUUtilizationPercentage": 80, "scaleTargetRef": object{"apiVersion": "extensions/v1beta1",
+				"kind": "Deployment", "name": "deployment"}}})
+	f.succeeded(pair.Legacy, "once")
+}
+
+// succeeded waits for a Job's end.
+func (f *nodesPair) succeeded(side pair.Side, name string) {
+	f.t.Helper()
+	f.Eventually("the end of Job "+name, func(ctx context.Context) error {
+		var job struct{ Status struct{ Succeeded int } }
+		err := f.client(side).Call(ctx, http.MethodGet, f.path(side, "jobs")+"/"+name, nil, &job)
+		if err == nil && job.Status.Succeeded != 1 {
+			err = errNotYet
+		}
+		return err
+	})
+}
+
+// schedules: a schedule of every minute makes one Job, which ends.
+func (f *nodesPair) schedules(side pair.Side) {
 	t := f.t
 	t.Helper()
-	before := f.awaitReady("deployment", 3)
-	_, err := f.kubectl(t.Context(), side, "", "patch", "deployment", "deployment", "--type=json", "-p",
+	set := func(spec string) {
+		t.Helper()
+		_, err := f.kubectl(t.Context(), side, "", "patch", "cronjob", "yearly", "--type=merge", "-p", `{"spec":`+spec+`}`)
+		must(t, err)
+	}
+	names := func(ctx context.Context) (names []string, err error) {
+		var list struct{ Items []struct{ Metadata struct{ Name string } } }
+		err = f.client(side).Call(ctx, http.MethodGet, f.path(side, "jobs"), nil, &list)
+		for _, o := range list.Items {
+			names = append(names, o.Metadata.Name)
+		}
+		return names, err
+	}
+	before, err := names(t.Context())
+	must(t, err)
+	set(`{"schedule":"* * * * *"}`)
+	var made string
+	f.Eventually("a Job of the CronJob", func(ctx context.Context) error {
+		now, err := names(ctx)
+		at := slices.IndexFunc(now, func(name string) bool { return !slices.Contains(before, name) })
+		if err != nil || at < 0 {
+			return errors.Join(err, errNotYet)
+		}
+		made = now[at]
+		return nil
+	})
+	set(`{"schedule":"0 0 1 1 *"}`)
+	f.succeeded(side, made)
+}
+
+// rolls: a new template of a workload replaces its pods.
+func (f *nodesPair) rolls(side pair.Side, kind, name string, replicas int) {
+	t := f.t
+	t.Helper()
+	before := f.awaitReady(name, replicas)
+	_, err := f.kubectl(t.Context(), side, "", "patch", kind, name, "--type=json", "-p",
 		`[{"op":"add","path":"/spec/template/metadata/annotations","value":{"rolled":"by `+string(side)+`"}}]`)
 	must(t, err)
-	f.Eventually("the Deployment has rolled", func(ctx context.Context) error {
-		now, err := f.pods(ctx, "deployment")
+	f.Eventually("the "+kind+" has rolled", func(ctx context.Context) error {
+		now, err := f.pods(ctx, name)
 		ready := 0
 		for _, p := range now {
 			old := slices.ContainsFunc(before, func(b seenOnNode) bool { return b.Metadata.UID == p.Metadata.UID })
@@ -217,7 +291,7 @@ func (f *nodesPair) rolls(side pair.Side) {
 				ready++
 			}
 		}
-		if err == nil && (ready != 3 || len(now) != 3) {
+		if err == nil && (ready != replicas || len(now) != replicas) {
 			err = fmt.Errorf("%d of %d pods are new and ready", ready, len(now))
 		}
 		return err

@@ -60,8 +60,12 @@ type Plan struct {
 	Pods string `json:"pods"`
 	// Absent are keys of which the store that is left may hold none: they refer by name to what goes, and act for it.
 	Absent []string `json:"absent,omitempty"`
-	// Kinds are those that are handed over, to which an object that refers to another one may refer.
+	// Kinds are those that are handed over, to which an object that refers to another one may refer: "Deployment.apps",
+	// with every group that ever served them.
 	Kinds []string `json:"kinds"`
+	// Aggregated are API groups that the controllers of these objects read, and that other servers serve behind the API
+	// servers: where the side that is left has an APIService of one, the other side must have one, too.
+	Aggregated []string `json:"aggregated,omitempty"`
 	// Back: only what was handed over goes, and what that owns.
 	Back bool `json:"back,omitempty"`
 }

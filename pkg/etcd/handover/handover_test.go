@@ -196,7 +196,8 @@ func (w *world) job(back bool) *handover.Job {
 		Name: "modern"}
 	j := &handover.Job{From: core, To: modern, Shared: core, Files: w, Run: "a run",
 		Convert: func([]byte, string) ([]byte, error) { return nil, errors.New("not converted") },
-		Plan: handover.Plan{Prefix: "/registry", Pods: "pods", Back: back, Kinds: []string{"Deployment", "ReplicaSet"},
+		Plan: handover.Plan{Prefix: "/registry", Pods: "pods", Back: back, Aggregated: []string{"metrics.k8s.io"},
+			Kinds:  []string{"Deployment.apps", "Deployment.extensions", "ReplicaSet.apps", "ReplicaSet.extensions"},
 			Absent: []string{"horizontalpodautoscalers"},
 			Resources: []handover.Resource{
 				{Key: "replicasets", Kind: "ReplicaSet", Reads: []string{"apps/v1"}, StoredAs: "apps/v1"},
@@ -449,6 +450,14 @@ func TestWhatStandsAgainstIt(t *testing.T) {
 			w.core.put("/registry/horizontalpodautoscalers/default/h",
 				settled("autoscaling/v1", "HorizontalPodAutoscaler", "h", "h1", ""))
 		}, false, "horizontalpodautoscalers/default/h: refers to what goes by its name"},
+		"what stays controls it": {func(w *world) {
+			w.core.put(deployment, settled("apps/v1", "Deployment", "web", "d1",
+				ownedBy("example.com/v1", "Deployment", "c1")))
+		}, false, "is controlled by the Deployment.example.com x, which is not handed over"},
+		"what serves metrics is on one side": {func(w *world) {
+			w.core.put("/registry/apiregistration.k8s.io/apiservices/v1.", "{}")
+			w.core.put("/registry/apiregistration.k8s.io/apiservices/v1beta1.metrics.k8s.io", "{}")
+		}, false, "the controllers there find no metrics.k8s.io"},
 		"written in both stores": {func(w *world) {
 			w.modern.put(deployment, settled("apps/v1", "Deployment", "web", "d1", `"labels":{"a":"b"},`))
 		}, false, "was written in both stores"},

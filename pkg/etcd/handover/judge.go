@@ -65,6 +65,16 @@ func (j *Job) judged(ctx context.Context, rec *Record) ([]item, error) {
 			return nil, err
 		}
 	}
+	if len(items) > 0 && !j.Back {
+		unread, err := j.unread(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, group := range unread {
+			refused.Reasons = append(refused.Reasons, "the controllers there find no "+group+", which an APIService "+
+				"of this side serves: create that one through the other side, too")
+		}
+	}
 	if len(refused.Reasons) > 0 {
 		return nil, &refused
 	}
@@ -150,8 +160,17 @@ func (j *Job) judge(i *item, rec *Record) (problems []string) {
 	spec, _ := object["spec"].(map[string]any)
 	if i.resource.Kind == scaler && !j.Back {
 		target, _ := spec["scaleTargetRef"].(map[string]any)
-		if kind := fmt.Sprint(target["kind"]); !slices.Contains(j.Kinds, kind) {
-			problems = append(problems, fmt.Sprintf("scales a %s, which is not handed over", kind))
+		if kind := kindOf(target); !slices.Contains(j.Kinds, kind) {
+			problems = append(problems, fmt.Sprintf("scales a %s, which is not handed over", storage.Printable(kind)))
+		}
+	}
+	owners, _ := meta["ownerReferences"].([]any)
+	for _, o := range owners {
+		owner, _ := o.(map[string]any)
+		if kind := kindOf(owner); owner["controller"] == true && !j.Back && !slices.Contains(j.Kinds, kind) {
+			problems = append(problems, fmt.Sprintf("is controlled by the %s %s, which is not handed over: what acts "+
+				"for that would not find it, and make another one: let that act through the other side first",
+				storage.Printable(kind), storage.Printable(fmt.Sprint(owner["name"]))))
 		}
 	}
 	if i.rolling = !unseen && rolling(i.resource.Kind, object); i.rolling && !j.Back {
@@ -169,6 +188,48 @@ func (j *Job) judge(i *item, rec *Record) (problems []string) {
 	}
 	return problems
 }
+
+// kindOf is the kind that a reference names, with its group: "Deployment.apps", "ReplicationController".
+func kindOf(reference map[string]any) string {
+	apiVersion, _ := reference["apiVersion"].(string)
+	kind, _ := reference["kind"].(string)
+	if group, _, found := strings.Cut(apiVersion, "/"); found {
+		return kind + "." + group
+	}
+	return kind
+}
+
+// unread are the aggregated groups that the controllers would no longer find.
+func (j *Job) unread(ctx context.Context) (groups []string, err error) {
+	if len(j.Aggregated) == 0 {
+		return nil, nil
+	}
+	served := func(store NamedStore) (map[string]bool, error) {
+		groups := map[string]bool{}
+		from := j.Prefix + "/" + apiServices + "/"
+		_, err := etcd.Entries(ctx, etcd.Store{Name: store.Name, Pager: store},
+			etcd.Request{From: from, To: etcd.PrefixEnd(from), KeysOnly: true}, func(e etcd.Entry) error {
+				_, group, _ := strings.Cut(strings.TrimPrefix(string(e.Key), from), ".")
+				groups[group] = true
+				return nil
+			})
+		return groups, err
+	}
+	left, err := served(j.From)
+	if err != nil {
+		return nil, err
+	}
+	there, err := served(j.To)
+	for _, group := range j.Aggregated {
+		if left[group] && !there[group] {
+			groups = append(groups, group)
+		}
+	}
+	return groups, err
+}
+
+// apiServices is their part of the key, in every version that has them.
+const apiServices = "apiregistration.k8s.io/apiservices"
 
 // copied is what an object is in the other store.
 func (j *Job) copied(i *item) error {

@@ -64,7 +64,7 @@ func TestReadyWantsHealthAndVersion(t *testing.T) {
 		}))
 		h := &Host{Wait: 50 * time.Millisecond}
 		probe := probeOf(t, server.Listener.Addr().String())
-		err := h.Check(t.Context(), "", &transition.Check{Kind: transition.Ready, Probe: probe, Version: c.want})
+		err := ready(t.Context(), &transition.Check{Kind: transition.Ready, Probe: probe, Version: c.want})
 		if (c.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("ready of %+v = %v", c, err)
 		}

@@ -116,7 +116,8 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 	}{
 		{"at the newest already", text(t, split), "1.36", []Kind{Install, HandOver, Nodes}, func(m *Roadmap) string {
 			if h := m.Stages[1]; len(h.Brought) > 0 || len(h.Unread) > 0 || h.Blocked() || !slices.Equal(h.Change,
-				[]string{"spec.handedOver: [deployments.apps]"}) {
+				[]string{"spec.handedOver: [deployments.apps, statefulsets.apps, daemonsets.apps, jobs.batch, " +
+					"cronjobs.batch, horizontalpodautoscalers.autoscaling]"}) {
 				return fmt.Sprintf("the stage that hands over is %+v", h)
 			}
 			n := m.Stages[2]
@@ -188,7 +189,7 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 				t.Errorf("%s: %s", c.name, wrong)
 			}
 		}
-		if slices.Contains(m.Left, "nodes") || !slices.Contains(m.Left, "cronjobs") ||
+		if slices.Contains(m.Left, "nodes") || !slices.Contains(m.Left, "roles") ||
 			slices.Contains(kinds, HandOver) == slices.Contains(m.Left, "deployments") {
 			t.Errorf("%s: left are %v", c.name, m.Left)
 		}
