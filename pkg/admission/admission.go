@@ -42,6 +42,7 @@ type Change struct {
 	secretTokens  bool
 	unknownFields spec.UnknownFields
 	templates     []template
+	placesDaemons bool // binds pods of DaemonSets
 }
 
 // For is the change of a plan that has Pods.
@@ -50,7 +51,7 @@ func For(p *plan.Runtime) *Change {
 		host: p.Pods.Service.ClusterIP, port: strconv.Itoa(p.Pods.Service.Port), label: p.Pods.SideLabel,
 		side:         spec.SideLabelModern,
 		secretTokens: p.Pods.Tokens == plan.TokensSecret, unknownFields: p.Pods.UnknownFields,
-		templates: templatesOf(p),
+		templates: templatesOf(p), placesDaemons: p.Pods.PlacesDaemonPods,
 	}
 }
 
@@ -134,7 +135,7 @@ type Answer struct {
 type Operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value any    `json:"value"`
+	Value any    `json:"value,omitempty"`
 }
 
 // Review answers a request. The answer depends on the request, and on what Tokens and Losses say, alone; losses may be

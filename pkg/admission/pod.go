@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 const ephemeralContainers = "ephemeralcontainers"
@@ -23,10 +24,45 @@ func (c *Change) pod(ctx context.Context, p *patch, r Request, tokens Tokens) (w
 			c.led(p, container, []string{"spec", kind, strconv.Itoa(i)})
 		}
 	}
+	if c.placesDaemons {
+		placed(p, podSpec)
+	}
 	if !c.secretTokens {
 		return nil, nil
 	}
 	return c.mountable(ctx, p, podSpec, r, tokens)
+}
+
+// placed binds a pod of a DaemonSet to its node, as controllers before 1.12 do. Those since pin it by a term of
+// affinity that is empty to older servers: their scheduler finds no node for it, and their kubelets refuse the pod.
+// Source: pkg/controller/daemon/util of 1.12 to 1.36; pkg/scheduler/algorithm/predicates of 1.6 to 1.10.
+func placed(p *patch, podSpec map[string]any) {
+	const required = "requiredDuringSchedulingIgnoredDuringExecution"
+	bound, _ := podSpec["nodeName"].(string)
+	affinity := inner(podSpec, "affinity", "nodeAffinity")
+	terms := list(inner(affinity, required), "nodeSelectorTerms")
+	if bound != "" || len(terms) != 1 || len(terms[0]) != 1 || !ofDaemonSet(p.object) {
+		return
+	}
+	fields := list(terms[0], "matchFields")
+	if len(fields) != 1 || fields[0]["key"] != "metadata.name" || fields[0]["operator"] != "In" {
+		return
+	}
+	names, _ := fields[0]["values"].([]any)
+	if len(names) != 1 {
+		return
+	}
+	p.set(podSpec, []string{"spec", "nodeName"}, names[0])
+	delete(affinity, required)
+	p.operations = append(p.operations, Operation{Op: "remove", Path: "/spec/affinity/nodeAffinity/" + required})
+}
+
+func ofDaemonSet(pod map[string]any) bool {
+	return slices.ContainsFunc(list(inner(pod, "metadata"), "ownerReferences"), func(o map[string]any) bool {
+		version, _ := o["apiVersion"].(string)
+		group, _, _ := strings.Cut(version, "/")
+		return o["controller"] == true && o["kind"] == "DaemonSet" && (group == "apps" || group == "extensions")
+	})
 }
 
 // newEphemeralContainers changes those that an update adds to a running pod; the others cannot be changed. Before 1.22

@@ -194,18 +194,32 @@ func (p *placement) decide(fact kubever.Controller, rows []Resource) (on bool, w
 				subject.Owner)
 		}
 	}
-	if fact.Name == daemonSetControl {
-		if kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.modern) &&
-			!kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.legacy) {
-			return false, fmt.Sprintf("it pins pods to nodes by a field that %s drops: its scheduler would bind them "+
-				"to any node", p.legacy)
+	if fact.Name == daemonSetControl && p.daemonPodsUnplaced() {
+		if !p.placesDaemonPods() {
+			return false, fmt.Sprintf("it pins pods to nodes by a field that the scheduler of %s does not know: it "+
+				"would find no node for them; with spec.pods and failurePolicy Fail admission places them", p.legacy)
 		}
+		return true, fmt.Sprintf("acts for the modern side's own %s; admission places their pods, which the scheduler "+
+			"of %s could not", subject.Name, p.legacy)
 	}
 	if own {
 		return true, fmt.Sprintf("acts for the modern side's own %s", subject.Name)
 	}
 	return true, fmt.Sprintf("reads %s, which both sides share, and writes only the modern side's own objects",
 		subject.Name)
+}
+
+// daemonPodsUnplaced reports whether the modern side leaves it to a scheduler to place pods of DaemonSets by a field
+// that the legacy one does not know.
+func (p *placement) daemonPodsUnplaced() bool {
+	return kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.modern) &&
+		!kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.legacy)
+}
+
+// placesDaemonPods reports whether admission of the modern API server binds these pods: each of them has to be seen.
+func (p *placement) placesDaemonPods() bool {
+	pods := p.file.Spec.Pods
+	return pods != nil && pods.Admission.FailurePolicy == spec.FailurePolicyFail && p.daemonPodsUnplaced()
 }
 
 func subjectName(fact kubever.Controller, subject *Resource) string {

@@ -21,6 +21,9 @@ type Pods struct {
 	Admission PodAdmission `json:"admission"`
 	// UnknownFields says what becomes of pods and templates with fields that the legacy side drops.
 	UnknownFields spec.UnknownFields `json:"unknownFields"`
+	// PlacesDaemonPods: pods of DaemonSets are bound to their node in admission, because the legacy scheduler does not
+	// know the field that names it.
+	PlacesDaemonPods bool `json:"placesDaemonPods,omitempty"`
 }
 
 // PodService is the service through which pods reach the modern API servers. It selects no pods: fusionctl controllers
@@ -85,7 +88,8 @@ func (b *basis) podsOf() (*Pods, error) {
 	if s == nil {
 		return nil, nil
 	}
-	p := &Pods{SideLabel: s.SideLabel, UnknownFields: s.UnknownFields, Service: b.podService(s)}
+	p := &Pods{SideLabel: s.SideLabel, UnknownFields: s.UnknownFields, Service: b.podService(s),
+		PlacesDaemonPods: b.placesDaemonPods()}
 	p.Tokens, p.TokensWhy = b.podTokens()
 	p.Admission = PodAdmission{By: ByWebhook, FailurePolicy: s.Admission.FailurePolicy}
 	a := &p.Admission
@@ -94,6 +98,8 @@ func (b *basis) podsOf() (*Pods, error) {
 		a.Why = "an admission policy of the API server does not know the fields that the legacy side drops"
 	case p.Tokens == TokensSecret:
 		a.Why = "an admission policy of the API server cannot look up the Secret of a service account"
+	case p.PlacesDaemonPods:
+		a.Why = "the webhook places pods of DaemonSets, which the policy does not"
 	case !servedByDefault(podPolicies, b.modern) ||
 		!slices.Contains(kubever.AdmissionDefaultOn(b.modern), "MutatingAdmissionPolicy") ||
 		!gateOn("MutatingAdmissionPolicy", b.modern):

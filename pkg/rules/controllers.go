@@ -164,13 +164,14 @@ func controllerRules() []rule {
 		{finding.Rule{
 			ID: "FUS162", Title: "DaemonSets of the modern side create no pods",
 			Why: "Since 1.12 the daemonset controller pins its pods to nodes by a field that older servers drop, " +
-				"and leaves binding to the scheduler. With a legacy side before 1.12 its pods would be bound to any " +
-				"node, so the controller is off and DaemonSets that are created through the modern API server have " +
-				"no effect.",
+				"and leaves binding to the scheduler. A scheduler before 1.12 finds no node for such a pod. So the " +
+				"controller is off, and DaemonSets that are created through the modern API server have no effect, " +
+				"unless admission sees every pod and binds those: with spec.pods and failurePolicy Fail.",
 			Legacy: kubever.Range{From: 6, To: 11}, Modern: kubever.Range{From: 12, To: kubever.Newest},
 			Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "pkg/controller/daemon of 1.11.10 and 1.12.10; the field table: " +
-				"NodeSelectorTerm.matchFields"},
+				"NodeSelectorTerm.matchFields; NodeSelectorRequirementsAsSelector of 1.6.13 and 1.10.13",
+				Prevention: []string{"TestWorkloadsOnRealNodes"}},
 			Bad:  example{legacy: "1.6.13", access: daemonSetAccess}.String(),
 			Good: example{legacy: "1.6.13"}.String(),
 		}, daemonSets},
@@ -447,11 +448,15 @@ func daemonSets(p *plan.Plan) []finding.Finding {
 	}
 	f := finding.Finding{Subject: "daemonsets", Message: "the policy lets users create them through the modern API " +
 		"server, where no controller acts on them",
-		Fix: "create DaemonSets through the legacy API server, and leave daemonsets out of spec.access"}
+		Fix: "let admission bind their pods: spec.pods: {}; or create DaemonSets through the legacy API server, and " +
+			"leave daemonsets out of spec.access"}
+	if c.On && p.Pods != nil && p.Pods.PlacesDaemonPods {
+		return nil
+	}
 	if c.On {
 		f.Severity = finding.Error
 		f.Message = fmt.Sprintf("the modern side's controller pins their pods by a field that %s drops: its "+
-			"scheduler binds them to any node", p.Legacy.Version.Minor)
+			"scheduler finds no node for them", p.Legacy.Version.Minor)
 		f.Fix = leaveControllers
 	}
 	return []finding.Finding{f}

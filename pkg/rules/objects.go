@@ -218,7 +218,7 @@ var meanings = map[string]string{
 	"v1.Lifecycle.stopSignal":    "the container is stopped by the stop signal of its image",
 	"v1.LifecycleHandler.sleep": "the hook has no effect: the container stops while requests " +
 		"still arrive",
-	"v1.NodeSelectorTerm.matchFields":                "the pod is scheduled to any node",
+	"v1.NodeSelectorTerm.matchFields":                "a term of them alone matches no node",
 	"v1.PersistentVolumeClaimSpec.dataSource":        "the volume is empty instead of a copy",
 	"v1.PersistentVolumeClaimSpec.dataSourceRef":     "the volume is empty instead of filled",
 	"v1.PersistentVolumeClaimSpec.volumeMode":        "a block volume becomes a file system",

@@ -325,8 +325,8 @@ func TestWorkloadsOnRealNodes(t *testing.T) {
 				f.dropped()
 				f.cronJobs()
 				provedOnNodes(t, legacy, "1.36.3",
-					"Deployments, StatefulSets, Jobs and CronJobs of both sides run on a kubelet of the legacy "+
-						"release, placed by its scheduler; so do DaemonSets where the plan runs their controller",
+					"Deployments, StatefulSets, DaemonSets, Jobs and CronJobs of both sides run on a kubelet of the "+
+						"legacy release, placed by its scheduler",
 					"services of both sides answer, through the service proxy of the legacy release, from pods of "+
 						"both sides",
 					"a program in a modern pod reaches the modern server by its service: 200 where the policy "+
@@ -353,13 +353,8 @@ func (f *nodesPair) workloads() {
 			"serviceName": name("set"), "replicas": 2, "selector": selector("set"),
 			"template": labelled(name("set"), serves()),
 		}})
-		if f.runsDaemons(side) {
-			f.create(side, f.path(side, "daemonsets"), object{"metadata": object{"name": name("daemon")},
-				"spec": object{"selector": selector("daemon"), "template": labelled(name("daemon"), serves())}})
-		} else { // the plan says so, and why
-			f.create(side, demoPods, object{"metadata": object{"name": name("daemon"),
-				"labels": object{"workload": name("daemon")}}, "spec": serves()})
-		}
+		f.create(side, f.path(side, "daemonsets"), object{"metadata": object{"name": name("daemon")},
+			"spec": object{"selector": selector("daemon"), "template": labelled(name("daemon"), serves())}})
 		f.create(side, f.path(side, "jobs"), object{"metadata": object{"name": name("job")}, "spec": object{
 			"template": labelled(name("job"), once(runs("echo", "done"))),
 		}})
@@ -378,12 +373,6 @@ func (f *nodesPair) workloads() {
 		f.awaitReady("daemon-"+string(side), 1)
 		f.awaitSucceeded("job-" + string(side))
 	}
-}
-
-// runsDaemons reports whether DaemonSets of the side get pods: the plan keeps the modern controller off where the
-// legacy scheduler cannot place its pods.
-func (f *nodesPair) runsDaemons(side pair.Side) bool {
-	return side == pair.Legacy || f.Plan.Controller(pair.Modern, "daemonset-controller").On
 }
 
 // services: each pod of a service answers to pods of both sides.
