@@ -97,6 +97,11 @@ func (l *lock) carry(ctx context.Context) {
 	}
 }
 
+// another is the same lock, which has read nothing yet: what each has read is its own.
+func (l *lock) another() *lock {
+	return &lock{client: l.client, identity: l.identity, guard: l.guard}
+}
+
 // writeStop writes the stop, and the record as it is: a renewal is the elector's.
 func (l *lock) writeStop(ctx context.Context) error {
 	record, _, err := l.Get(ctx)

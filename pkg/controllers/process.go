@@ -164,7 +164,7 @@ func (p *process) term(ctx context.Context, lock *lock) error {
 				acting, stop := context.WithCancel(held)
 				defer context.AfterFunc(ctx, stop)()
 				var beside sync.WaitGroup
-				stops := *lock // what it has read is its own
+				stops := lock.another()
 				beside.Go(func() { stops.carry(acting) })
 				err := p.act(acting)
 				stop()

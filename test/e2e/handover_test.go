@@ -250,7 +250,9 @@ func (f *nodesPair) schedules(side pair.Side) {
 		must(t, err)
 	}
 	names := func(ctx context.Context) (names []string, err error) {
-		var list struct{ Items []struct{ Metadata struct{ Name string } } }
+		var list struct {
+			Items []struct{ Metadata struct{ Name string } }
+		}
 		err = f.client(side).Call(ctx, http.MethodGet, f.path(side, "jobs"), nil, &list)
 		for _, o := range list.Items {
 			names = append(names, o.Metadata.Name)
