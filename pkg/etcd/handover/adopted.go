@@ -44,7 +44,7 @@ func (j *Job) Adopted(ctx context.Context) error {
 	if rec.Rolling {
 		return errors.Join(problems...)
 	}
-	now, err := j.podsOf(ctx, uids)
+	now, err := j.podsOf(ctx, rec.steady())
 	if err != nil {
 		return err
 	}

@@ -482,6 +482,48 @@ func TestWhatStandsAgainstIt(t *testing.T) {
 	}
 }
 
+// TestPodsOfARevisionThatIsUnknownThereAreReplaced: a DaemonSet whose template was changed meanwhile is rolled by the
+// controllers to which it comes back; the pods of another one stay.
+func TestPodsOfARevisionThatIsUnknownThereAreReplaced(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		w := new(world)
+		w.core = &store{w: w, entries: map[string]etcd.Entry{}}
+		w.modern = &store{w: w, entries: map[string]etcd.Entry{}}
+		const daemon, one, two = "/registry/daemonsets/default/agent", "/registry/pods/default/agent-1",
+			"/registry/pods/default/agent-2"
+		object := settled("apps/v1", "DaemonSet", "agent", "s1", "")
+		pod := func(uid string) string {
+			return strings.Replace(podOf("apps/v1", uid, "s1"), `"kind":"ReplicaSet"`, `"kind":"DaemonSet"`, 1)
+		}
+		w.core.put(daemon, object)
+		w.core.put(one, pod("p1"))
+		job := func(back bool) *handover.Job {
+			j := w.job(back)
+			j.Absent, j.Resources = nil, []handover.Resource{{Key: "daemonsets", Kind: "DaemonSet",
+				Reads: []string{"apps/v1"}, StoredAs: "apps/v1", Subject: true}}
+			return j
+		}
+		if err := job(false).Move(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		with := `"spec":{`
+		if changed {
+			with = `"spec":{"template":{"metadata":{"annotations":{"a":"b"}}},`
+		}
+		w.modern.put(daemon, strings.Replace(object, `"spec":{`, with, 1))
+		if err := job(true).Move(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.core.put(daemon, string(w.core.entries[daemon].Value[:len(w.core.entries[daemon].Value)-2])+
+			`,"observedGeneration":3}}`)
+		delete(w.core.entries, one)
+		w.core.put(two, pod("p2"))
+		if err := job(true).Adopted(t.Context()); (err == nil) != changed {
+			t.Errorf("template changed: %t: Adopted = %v", changed, err)
+		}
+	}
+}
+
 // TestAClientThatWritesMeanwhile: what it writes to the original is copied again; what it writes to both is left alone.
 func TestAClientThatWritesMeanwhile(t *testing.T) {
 	for at := 1; at < 30; at++ {

@@ -111,6 +111,7 @@ type item struct {
 	value    []byte     // of its copy
 	there    *etcd.Entry
 	rolling  bool
+	rolls    bool // its controller there replaces its pods
 }
 
 // items lists what goes, in the order of the resources; on the way back what the record has, and what that owns.
@@ -176,6 +177,7 @@ func (j *Job) judge(i *item, rec *Record) (problems []string) {
 	if i.rolling = !unseen && rolling(i.resource.Kind, object); i.rolling && !j.Back {
 		problems = append(problems, "is being rolled out or scaled: wait until that is done")
 	}
+	i.rolls = j.Back && !unseen && revised(i, rec, object)
 	if err := j.copied(i); err != nil {
 		return append(problems, err.Error())
 	}

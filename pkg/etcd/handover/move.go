@@ -55,6 +55,9 @@ func (j *Job) Move(ctx context.Context) error {
 func (j *Job) remember(ctx context.Context, rec *Record, items []item) error {
 	if rec.Back != j.Back { // it turns round: the pods are those of now
 		rec.Back, rec.Rolling, rec.Pods = j.Back, false, []Pod{}
+		for i := range rec.Objects {
+			rec.Objects[i].Rolls = false
+		}
 	}
 	for _, i := range items {
 		at, known := rec.at(i.uid)
@@ -66,9 +69,9 @@ func (j *Job) remember(ctx context.Context, rec *Record, items []item) error {
 		if copied := sum(i.value); !j.Back && !slices.Contains(o.Copies, copied) {
 			o.Value, o.Copies = i.entry.Value, append(o.Copies, copied)
 		}
-		rec.Rolling = rec.Rolling || i.rolling
+		rec.Rolling, o.Rolls = rec.Rolling || i.rolling, o.Rolls || i.rolls
 	}
-	owned, err := j.podsOf(ctx, rec.uids())
+	owned, err := j.podsOf(ctx, rec.steady())
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,8 @@ type Object struct {
 	Value []byte `json:"value"` // as it was
 	// Copies are the SHA-256 of what was put in its place; more than one where it was written meanwhile.
 	Copies []string `json:"copies,omitempty"`
+	// Rolls: its pods are of a template that the controllers there have not seen, and are replaced by them.
+	Rolls bool `json:"rolls,omitempty"`
 }
 
 // Pod is one that an object owns.
@@ -54,6 +56,17 @@ func (r *Record) uids() map[string]bool {
 	uids := map[string]bool{}
 	for _, o := range r.Objects {
 		uids[identity(o.Key, o.UID)] = true
+	}
+	return uids
+}
+
+// steady are the identities of those whose pods stay.
+func (r *Record) steady() map[string]bool {
+	uids := map[string]bool{}
+	for _, o := range r.Objects {
+		if !o.Rolls {
+			uids[identity(o.Key, o.UID)] = true
+		}
 	}
 	return uids
 }

@@ -2,6 +2,7 @@ package handover
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -36,6 +37,24 @@ func rolling(kind string, object map[string]any) bool {
 		return true
 	}
 	return number(status["replicas"]) != wanted
+}
+
+// revised reports whether the pods of an object have a revision that the controllers to which it goes back did not
+// write: its template is another one than theirs was. They find none that equals it in their own version, write one,
+// and replace the pods by the strategy of the object. Deployments find their ReplicaSets by what the templates mean.
+// Source: run, 1.36.3 to 1.15.12, templates changed meanwhile; pkg/controller/history of both.
+func revised(i *item, rec *Record, object map[string]any) bool {
+	at, known := rec.at(i.uid)
+	if !known || i.resource.Kind != "StatefulSet" && i.resource.Kind != "DaemonSet" {
+		return false
+	}
+	before, err := objects.Decode(rec.Objects[at].Value)
+	return err != nil || !reflect.DeepEqual(template(before), template(object))
+}
+
+func template(object map[string]any) any {
+	spec, _ := object["spec"].(map[string]any)
+	return spec["template"]
 }
 
 // ended reports whether a Job is complete or has failed.

@@ -30,6 +30,7 @@ var shapes = map[string]map[int]shape{
 	"controllers":     {2: values, 3: values, 4: minors, 5: values},
 	"crd-fields":      {1: minors},
 	"deprecations":    {2: minors},
+	"field-gates":     {3: minors},
 	"fields":          {2: values},
 	"flag-aliases":    {2: minors},
 	"flags":           {2: minors, 3: minors, 4: minors, 5: values},
@@ -52,8 +53,8 @@ var shapes = map[string]map[int]shape{
 // holds in the minor before is proposed for the new one, and the report lists which of the sources changed.
 var carried = map[string][]int{
 	"access": {2, 3, 4}, "allocators": {0}, "annotations": {4, 5}, "behaviours": {1}, "crd-fields": {1},
-	"flag-aliases": {2}, "garbage": {0}, "labels": {2, 3}, "locks": {0}, "owners": {3}, "resources": {4, 6},
-	"startup": {2}, "values": {3},
+	"field-gates": {3}, "flag-aliases": {2}, "garbage": {0}, "labels": {2, 3}, "locks": {0}, "owners": {3},
+	"resources": {4, 6}, "startup": {2}, "values": {3},
 }
 
 // remove takes a minor out of all tables, as if it had never been added.
