@@ -55,6 +55,8 @@ release-deps: ## the modules of fusionctl and of what makes its releases, once, 
 	cd tools/release && $(GO) mod download
 
 release: ## VERSION=v1.2.3: archives, packages, image, manifests and checksums in dist/, of the commit at hand
+	@{ GOPROXY=off $(GO) list -deps ./cmd/fusionctl && cd tools/release && GOPROXY=off $(GO) list -deps .; } \
+		>/dev/null 2>&1 || { echo "modules are missing: make release-deps downloads them, once" >&2; exit 1; }
 	rm -rf dist
 	cd tools/release && GOPROXY=off $(GO) run -trimpath . -version "$(VERSION)" -source $(CURDIR) -out $(CURDIR)/dist
 
