@@ -28,7 +28,7 @@ func newControllersAcknowledgeCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "acknowledge --state-dir DIR",
 		Short: "Resume deletions after a store was replaced or restored",
-		Long: `acknowledge shows why controllers have stopped to delete, and lets them go on.
+		Long: `acknowledge shows why controllers have stopped deleting, and lets them go on.
 
 They stop when a store is not the one that they remember: another etcd, an emptied or a restored one, or when too many
 owners vanish at once. What these owned looks like garbage then, pods among it. Look first whether each side has the

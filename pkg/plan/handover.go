@@ -50,6 +50,11 @@ func (p *placement) handOver(rows []Resource) error {
 func (p *placement) handOverControllers(controllers []Controller) error {
 	sets, entries := p.handOvers()
 	for i, set := range sets {
+		if slices.Contains(set.Controllers, daemonSetControl) && p.daemonPodsUnplaced() {
+			return p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: the scheduler of %s finds no "+
+				"node for pods that the modern side's DaemonSets create, and admission, which binds the others, "+
+				"leaves those of kube-system alone", p.file.Spec.HandedOver[entries[i]], p.legacy)
+		}
 		for _, name := range set.Controllers {
 			if c := controllerOf(controllers, pair.Modern, name); c == nil || !c.On {
 				why := fmt.Sprintf("%s has none", p.modern)

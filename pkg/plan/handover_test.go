@@ -74,3 +74,14 @@ func TestHandOverToControllersThatAreOff(t *testing.T) {
 		t.Errorf("New = %v, want %q", err, want)
 	}
 }
+
+// TestDaemonSetsStayWhereTheirPodsCannotBePlaced: admission does not see the pods of kube-system.
+func TestDaemonSetsStayWhereTheirPodsCannotBePlaced(t *testing.T) {
+	_, err := handed(t, "pods-1.10-1.36.yaml", "statefulsets.apps, daemonsets.apps")
+	if err == nil || !strings.Contains(err.Error(), "the scheduler of 1.10 finds no node for pods") {
+		t.Errorf("New = %v", err)
+	}
+	if _, err := handed(t, "pods-1.10-1.36.yaml", "deployments.apps"); err != nil {
+		t.Errorf("New of Deployments = %v", err)
+	}
+}

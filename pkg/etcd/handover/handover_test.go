@@ -434,10 +434,6 @@ func TestWhatStandsAgainstIt(t *testing.T) {
 			w.core.put(deployment, strings.Replace(value, `"generation"`, `"deletionTimestamp":"2020-01-01T00:00:00Z",`+
 				`"generation"`, 1))
 		}, false, "is being deleted"},
-		"being rolled out": {func(w *world) {
-			value := string(w.core.entries[deployment].Value)
-			w.core.put(deployment, strings.Replace(value, `"updatedReplicas":2`, `"updatedReplicas":1`, 1))
-		}, false, "is being rolled out"},
 		"encrypted": {func(w *world) { w.core.put(deployment, "k8s:enc:aescbc:v1:key1:xyz") }, false, "encrypted"},
 		"a version that is not read": {func(w *world) {
 			w.core.put(deployment, settled(older, "Deployment", "web", "d1", ""))
@@ -479,6 +475,48 @@ func TestWhatStandsAgainstIt(t *testing.T) {
 				t.Error("the stores were changed")
 			}
 		})
+	}
+}
+
+// TestOnlyWhatControllersCanEndIsWaitedFor: a rollout is in the way while controllers run that end it; when they have
+// been stopped, the object goes, and its pods may go and come. What could begin meanwhile is in the way beforehand.
+func TestOnlyWhatControllersCanEndIsWaitedFor(t *testing.T) {
+	w := newWorld()
+	value := string(w.core.entries[deployment].Value)
+	w.core.put(deployment, strings.Replace(value, `"updatedReplicas":2`, `"updatedReplicas":1`, 1))
+	if err := w.job(false).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is being rolled out") {
+		t.Errorf("Check = %v", err)
+	}
+	if err := w.job(false).Move(t.Context()); err != nil {
+		t.Errorf("Move = %v", err)
+	}
+	w.isForth(t, "in the middle of a rollout")
+
+	for name, test := range map[string]struct{ kind, spec, status, says string }{
+		"a set with two revisions": {"StatefulSet", `"replicas":2,"updateStrategy":{"type":"RollingUpdate"}`,
+			`"replicas":2,"currentRevision":"a","updateRevision":"b"`, "is being rolled out"},
+		"a set in parts": {"StatefulSet", `"replicas":2,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":` +
+			`{"partition":1}}`, `"replicas":2,"currentRevision":"a","updateRevision":"b"`, ""},
+		"daemons": {"DaemonSet", `"updateStrategy":{"type":"RollingUpdate"}`, `"currentNumberScheduled":2,` +
+			`"desiredNumberScheduled":2,"updatedNumberScheduled":1`, "is being rolled out"},
+		"a schedule":           {"CronJob", `"schedule":"* * * * *"`, "", "suspend it"},
+		"a suspended schedule": {"CronJob", `"suspend":true`, "", ""},
+		"an autoscaler of what stays": {"HorizontalPodAutoscaler", `"scaleTargetRef":{"apiVersion":"v1",` +
+			`"kind":"ReplicationController","name":"c"}`, "", ""},
+	} {
+		w, plural := newWorld(), strings.ToLower(test.kind)+"s"
+		w.core.put("/registry/"+plural+"/default/a", fmt.Sprintf(`{"apiVersion":"apps/v1","kind":%q,"metadata":`+
+			`{"generation":1,"name":"a","namespace":"default","uid":"u1"},"spec":{%s},"status":{"observedGeneration":1%s}}`,
+			test.kind, test.spec, strings.TrimSuffix(","+test.status, ",")))
+		j := w.job(false)
+		if !slices.Contains(j.Absent, plural) {
+			j.Resources = append(j.Resources, handover.Resource{Key: plural, Kind: test.kind,
+				Reads: []string{"apps/v1"}, StoredAs: "apps/v1"})
+		}
+		err := j.Check(t.Context())
+		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: Check = %v, want %q", name, err, test.says)
+		}
 	}
 }
 

@@ -18,13 +18,14 @@ import (
 func (j *Job) Check(ctx context.Context) error {
 	rec, err := j.Files.Load()
 	if err == nil {
-		_, err = j.judged(ctx, rec)
+		_, err = j.judged(ctx, rec, false)
 	}
 	return err
 }
 
-// judged lists what goes; nothing stands against any of it.
-func (j *Job) judged(ctx context.Context, rec *Record) ([]item, error) {
+// judged lists what goes; nothing stands against any of it. When it is stopped, no controller acts for them any more,
+// and what only a controller can end is no reason to wait.
+func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, error) {
 	var refused RefusedError
 	if rec == nil {
 		rec = new(Record)
@@ -41,7 +42,7 @@ func (j *Job) judged(ctx context.Context, rec *Record) ([]item, error) {
 	}
 	for k := range items {
 		i := &items[k]
-		problems := j.judge(i, rec)
+		problems := j.judge(i, rec, stopped)
 		if i.there != nil && len(problems) == 0 {
 			if err := j.state(i, rec); err != nil {
 				problems = append(problems, err.Error())
@@ -57,6 +58,14 @@ func (j *Job) judged(ctx context.Context, rec *Record) ([]item, error) {
 	}
 	for _, key := range absent {
 		err := j.each(ctx, j.From, key, func(e etcd.Entry, _ *storage.Envelope, _ *storage.Meta) error {
+			object, err := objects.Decode(e.Value)
+			if err != nil {
+				return fmt.Errorf("%s: %w", storage.Printable(string(e.Key)), err)
+			}
+			spec, _ := object["spec"].(map[string]any)
+			if target, is := spec["scaleTargetRef"].(map[string]any); is && !slices.Contains(j.Kinds, kindOf(target)) {
+				return nil // of something that stays
+			}
 			refused.Reasons = append(refused.Reasons, storage.Printable(string(e.Key))+": refers to what goes by its "+
 				"name, and would not find it: delete it, and create it through the other side afterwards")
 			return nil
@@ -144,7 +153,7 @@ func (j *Job) items(ctx context.Context, rec *Record) ([]item, error) {
 
 // judge names what stands against an object. What an earlier run has brought from one store to the other, and no
 // controller has seen since, is only brought back.
-func (j *Job) judge(i *item, rec *Record) (problems []string) {
+func (j *Job) judge(i *item, rec *Record, stopped bool) (problems []string) {
 	object, err := objects.Decode(i.entry.Value)
 	if err != nil {
 		return []string{err.Error()}
@@ -156,13 +165,18 @@ func (j *Job) judge(i *item, rec *Record) (problems []string) {
 	unseen := wasCopied(rec, i.uid, i.entry.Value)
 	if i.resource.Ended && !ended(object) && !unseen {
 		problems = append(problems, "has not ended, and the controllers there would not count what its pods have "+
-			"done: wait until it has, and suspend what creates others")
+			"done: let it end, with the steps undone where its controller was stopped, and suspend what creates others")
 	}
 	spec, _ := object["spec"].(map[string]any)
+	if i.resource.Kind == "CronJob" && spec["suspend"] != true && !unseen {
+		problems = append(problems, "may create a Job meanwhile, which nothing would end: suspend it until the others "+
+			"have gone over")
+	}
 	if i.resource.Kind == scaler && !j.Back {
 		target, _ := spec["scaleTargetRef"].(map[string]any)
 		if kind := kindOf(target); !slices.Contains(j.Kinds, kind) {
-			problems = append(problems, fmt.Sprintf("scales a %s, which is not handed over", storage.Printable(kind)))
+			problems = append(problems, fmt.Sprintf("scales a %s, which is not handed over: delete it, and "+
+				"create one in its place on the side that has what it scales", storage.Printable(kind)))
 		}
 	}
 	owners, _ := meta["ownerReferences"].([]any)
@@ -174,7 +188,7 @@ func (j *Job) judge(i *item, rec *Record) (problems []string) {
 				storage.Printable(kind), storage.Printable(fmt.Sprint(owner["name"]))))
 		}
 	}
-	if i.rolling = !unseen && rolling(i.resource.Kind, object); i.rolling && !j.Back {
+	if i.rolling = !unseen && rolling(i.resource.Kind, object); i.rolling && !j.Back && !stopped {
 		problems = append(problems, "is being rolled out or scaled: wait until that is done")
 	}
 	i.rolls = j.Back && !unseen && revised(i, rec, object)

@@ -31,7 +31,7 @@ func (j *Job) Move(ctx context.Context) error {
 		return err
 	}
 	for range rounds {
-		items, err := j.judged(ctx, rec)
+		items, err := j.judged(ctx, rec, true)
 		if err != nil {
 			return err
 		}

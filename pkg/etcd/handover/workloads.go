@@ -32,11 +32,28 @@ func rolling(kind string, object map[string]any) bool {
 	case number(status["observedGeneration"]) < number(meta["generation"]):
 		return true
 	case kind == "DaemonSet":
-		return number(status["currentNumberScheduled"]) != number(status["desiredNumberScheduled"])
+		desired := number(status["desiredNumberScheduled"])
+		return number(status["currentNumberScheduled"]) != desired ||
+			strategy(spec) == "RollingUpdate" && status["updatedNumberScheduled"] != nil &&
+				number(status["updatedNumberScheduled"]) != desired
+	case kind == "StatefulSet" && strategy(spec) == "RollingUpdate" && partition(spec) == 0 &&
+		status["currentRevision"] != status["updateRevision"]:
+		return true
 	case kind == "Deployment" && number(status["updatedReplicas"]) != wanted:
 		return true
 	}
 	return number(status["replicas"]) != wanted
+}
+
+func strategy(spec map[string]any) any {
+	update, _ := spec["updateStrategy"].(map[string]any)
+	return update["type"]
+}
+
+func partition(spec map[string]any) int64 {
+	update, _ := spec["updateStrategy"].(map[string]any)
+	rolling, _ := update["rollingUpdate"].(map[string]any)
+	return number(rolling["partition"])
 }
 
 // revised reports whether the pods of an object have a revision that the controllers to which it goes back did not
