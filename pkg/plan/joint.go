@@ -217,7 +217,7 @@ func (b *basis) servingCA(side pair.Side) string {
 const (
 	jointReads = "fusionctl controllers: an owner may be of any kind, and an owner that cannot be listed is not " +
 		"known to be absent"
-	jointTells  = "fusionctl controllers: an event says that they have stopped to delete"
+	jointTells  = "fusionctl controllers: an event says that they have stopped deleting"
 	jointWrites = "fusionctl controllers: they delete objects without a live owner, remove references to absent " +
 		"owners, and finalize namespaces"
 )
@@ -367,7 +367,7 @@ func (b *basis) legacyChanges(pods *Pods) []Right {
 	}
 	if b.writtenThrough("events") == pair.Legacy {
 		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"},
-			Namespace: metav1.NamespaceSystem, Why: "an event that says that they have stopped to delete"})
+			Namespace: metav1.NamespaceSystem, Why: "an event that says that they have stopped deleting"})
 	}
 	return rules
 }
