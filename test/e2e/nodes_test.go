@@ -329,7 +329,7 @@ func TestWorkloadsOnRealNodes(t *testing.T) {
 						"legacy release, placed by its scheduler",
 					"services of both sides answer, through the service proxy of the legacy release, from pods of "+
 						"both sides",
-					"a program in a modern pod reaches the modern server by its service: 200 where the policy "+
+					"a program in a modern pod reaches the modern API server by its service: 200 where the policy "+
 						"allows, 403 where not",
 					"a controller of controller-runtime runs as a pod of the modern side",
 					"logs, exec, attach and port-forward work through both servers for pods of both sides, but for "+
