@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -451,7 +453,12 @@ func daemonSets(p *plan.Plan) []finding.Finding {
 		Fix: "let admission bind their pods: spec.pods: {}; or create DaemonSets through the legacy API server, and " +
 			"leave daemonsets out of spec.access"}
 	if c.On && p.Pods != nil && p.Pods.PlacesDaemonPods {
-		return nil
+		f.Severity = finding.Info
+		f.Message = fmt.Sprintf("admission binds their pods, but not in %s and where it is turned off: there the "+
+			"scheduler of %s finds no node for them, and they stay pending", metav1.NamespaceSystem,
+			p.Legacy.Version.Minor)
+		f.Fix = "create those DaemonSets through the legacy API server"
+		return []finding.Finding{f}
 	}
 	if c.On {
 		f.Severity = finding.Error
