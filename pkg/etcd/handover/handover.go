@@ -95,7 +95,7 @@ type NamedStore struct {
 	Name string
 }
 
-// RefusedError says why nothing is handed over. Nothing was changed.
+// RefusedError says why objects are not handed over. Check changes nothing; what Move has taken before stays taken.
 type RefusedError struct{ Reasons []string }
 
 func (e *RefusedError) Error() string {
