@@ -3,13 +3,10 @@ package cli
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -151,18 +148,6 @@ func runCheck(req checkRequest, streams Streams) error {
 	return attention(report.Findings, req.failOn)
 }
 
-// attention is errAttention when a finding is as severe as the word or worse.
-func attention(findings []finding.Finding, failOn string) error {
-	var threshold finding.Severity
-	if err := threshold.UnmarshalText([]byte(failOn)); err != nil {
-		return err
-	}
-	if finding.Worst(findings) >= threshold {
-		return errAttention
-	}
-	return nil
-}
-
 func printReport(w io.Writer, req checkRequest, report finding.Report) error {
 	document := checkDocument{Schema: "fusionctl/check/v1", Report: report, Summary: finding.Summarize(report.Findings)}
 	if printed, err := printDocument(w, req.output, document); printed {
@@ -181,35 +166,4 @@ func printReport(w io.Writer, req checkRequest, report finding.Report) error {
 	printFindings(w, report)
 	_, err := visible.Fprintln(w, countsOf(document.Summary, len(report.Accepted)))
 	return err
-}
-
-// printFindings prints findings by severity with the fix under each, and those that are accepted.
-func printFindings(w io.Writer, report finding.Report) {
-	for i, f := range report.Findings {
-		if i == 0 || report.Findings[i-1].Severity != f.Severity {
-			visible.Fprintf(w, "%sS\n", strings.ToUpper(f.Severity.String()))
-		}
-		visible.Fprintf(w, "  %s  %s: %s\n", f.Rule, f.Subject, f.Message)
-		if f.Fix != "" {
-			visible.Fprintf(w, "          fix: %s\n", f.Fix)
-		}
-	}
-	printAccepted(w, report.Accepted)
-}
-
-// printAccepted prints the findings that the spec accepts, with the reason.
-func printAccepted(w io.Writer, accepted []finding.Accepted) {
-	if len(accepted) > 0 {
-		visible.Fprintln(w, "ACCEPTED")
-	}
-	for _, a := range accepted {
-		visible.Fprintf(w, "  %s  %s: %s\n          accepted: %s\n", a.Rule, a.Subject, a.Message, a.Reason)
-	}
-}
-
-// countsOf sums findings up: 1 error, 2 warnings, 0 infos, 1 accepted.
-func countsOf(s finding.Summary, accepted int) string {
-	return fmt.Sprintf("%s, %s, %s, %d accepted", prose.Counted(s.Errors, "error"),
-		prose.Counted(s.Warnings, "warning"),
-		prose.Counted(s.Infos, "info"), accepted)
 }

@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,16 +106,4 @@ func runControllersAcknowledge(req acknowledgeRequest, streams Streams, now time
 	}
 	_, err = visible.Fprintln(streams.Out, "acknowledged: the controllers of this host go on within seconds")
 	return err
-}
-
-// whoami names the person for a log, as far as this machine knows.
-func whoami() string {
-	name := os.Getenv("SUDO_USER")
-	if current, err := user.Current(); err == nil {
-		name = strings.TrimPrefix(cmp.Or(name, current.Username), "@")
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
 }

@@ -257,12 +257,6 @@ func becomes(row stream.Converted) string {
 	return "is converted"
 }
 
-// warnTwice reports a field that is given twice.
-func warnTwice(w io.Writer, file string, twice manifest.Duplicate) {
-	visible.Fprintf(w, "%s:%d: field %q is given twice; the last one counts, as for kubectl\n", file, twice.Line,
-		twice.Field)
-}
-
 // tell reports an object: in the report, or its losses on standard error.
 func (k *conversion) tell(row stream.Converted) error {
 	if k.report == nil {

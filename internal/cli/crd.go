@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/migrate/live"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -169,4 +171,23 @@ func crdError(err error) error {
 		return badInput(err, "")
 	}
 	return withHint(err, storeHint(err))
+}
+
+// crdLimitBytes is more than an API server takes for a CRD.
+const crdLimitBytes = 8 << 20
+
+// readDefinitions reads the CRDs of a file, by name. What else is in it is skipped; a file without CRDs is bad input.
+func readDefinitions(streams Streams, file string) (map[string]*migrate.Definition, error) {
+	data, err := readInput(streams, file, 8*crdLimitBytes)
+	if err != nil {
+		return nil, err
+	}
+	definitions, err := migrate.ParseDefinitions(data)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", file, err), "")
+	}
+	if len(definitions) == 0 {
+		return nil, badInput(fmt.Errorf("%s: holds no CustomResourceDefinition", file), "")
+	}
+	return definitions, nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -207,11 +206,11 @@ func (r *crdApplyRequest) world(ctx context.Context, c *cluster, p *migrate.Plan
 		return nil, nil, crdError(err)
 	}
 	objects := live.Objects{Server: c.Server, Resource: p.Resource}
-	progress := &rewriteProgress{start: time.Now()}
+	progress := &stepProgress{noun: "objects"}
 	w := &migrate.World{
 		Definitions: c.Server, Objects: objects, Servers: objects, Store: store, Journal: journal, Now: time.Now,
-		Sleep:    pause.For,
-		Progress: progress.add, Workers: r.workers,
+		Sleep: pause.For, Workers: r.workers,
+		Progress: func(p migrate.Progress) { progress.add(p.Step, p.Walk, p.Objects, p.Total, p.Refused) },
 	}
 	if r.rate > 0 {
 		w.Pace = rate.NewLimiter(rate.Limit(r.rate), max(1, int(r.rate/10))).Wait
@@ -298,43 +297,4 @@ func printCRDReport(w io.Writer, output string, d crdApplyDocument) error {
 		visible.Fprintf(w, "stopped at %s: %s\n", d.Stopped, d.Error)
 	}
 	return nil
-}
-
-// rewriteProgress draws how far a walk over the objects is.
-type rewriteProgress struct {
-	mu      sync.Mutex
-	start   time.Time
-	current migrate.Progress
-}
-
-func (p *rewriteProgress) add(step migrate.Progress) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if step.Step != p.current.Step || step.Walk != p.current.Walk {
-		p.current, p.start = migrate.Progress{Step: step.Step, Walk: step.Walk}, time.Now()
-	}
-	p.current.Total = max(p.current.Total, step.Total)
-	p.current.Objects += step.Objects
-	p.current.Refused += step.Refused
-}
-
-// line is "rewrite v1: 1234 of 5000 objects, 24 %, 812 objects/s, 5 s left".
-func (p *rewriteProgress) line(time.Duration) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.current
-	if c.Step == "" {
-		return "..."
-	}
-	speed := float64(c.Objects) / max(time.Since(p.start).Seconds(), 0.001)
-	line := fmt.Sprintf("%s: %d objects, %.0f objects/s", c.Step, c.Objects, speed)
-	if c.Total >= c.Objects && c.Total > 0 {
-		line = fmt.Sprintf("%s: %d of %d objects, %d %%, %.0f objects/s, %.0f s left", c.Step, c.Objects, c.Total,
-			c.Objects*100/c.Total, speed,
-			float64(c.Total-c.Objects)/max(speed, 0.1))
-	}
-	if c.Refused > 0 {
-		line += fmt.Sprintf(", %d refused", c.Refused)
-	}
-	return line
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -77,10 +76,6 @@ func runCRDDiff(ctx context.Context, req crdDiffRequest, streams Streams) error 
 	if err := checkStdinOnce([]string{req.old, req.new}); err != nil {
 		return err
 	}
-	var failOn finding.Severity
-	if err := failOn.UnmarshalText([]byte(req.failOn)); err != nil {
-		return badInput(err, "")
-	}
 	after, err := readDefinitions(streams, req.new)
 	if err != nil {
 		return err
@@ -102,10 +97,7 @@ func runCRDDiff(ctx context.Context, req crdDiffRequest, streams Streams) error 
 	if err := printCRDDiff(streams.Out, req.output, document, len(after)); err != nil {
 		return err
 	}
-	if finding.Worst(document.Findings) >= failOn {
-		return errAttention
-	}
-	return nil
+	return attention(document.Findings, req.failOn)
 }
 
 // before is what the new CRDs are compared with. Of a cluster it is the CRDs of the same names: what else it has is no
@@ -134,22 +126,6 @@ func (r *crdDiffRequest) before(ctx context.Context, streams Streams, after map[
 		}
 	}
 	return before, nil
-}
-
-// readDefinitions reads the CRDs of a file, by name. What else is in it is skipped; a file without CRDs is bad input.
-func readDefinitions(streams Streams, file string) (map[string]*migrate.Definition, error) {
-	data, err := readInput(streams, file, 8*crdLimitBytes)
-	if err != nil {
-		return nil, err
-	}
-	definitions, err := migrate.ParseDefinitions(data)
-	if err != nil {
-		return nil, badInput(fmt.Errorf("%s: %w", file, err), "")
-	}
-	if len(definitions) == 0 {
-		return nil, badInput(fmt.Errorf("%s: holds no CustomResourceDefinition", file), "")
-	}
-	return definitions, nil
 }
 
 func printCRDDiff(w io.Writer, output string, d crdDiffDocument, compared int) error {

@@ -24,9 +24,6 @@ type crdPlanRequest struct {
 	output  string
 }
 
-// crdLimitBytes is more than an API server takes for a CRD.
-const crdLimitBytes = 8 << 20
-
 func newCRDPlanCmd(streams Streams) *cobra.Command {
 	var req crdPlanRequest
 	cmd := &cobra.Command{

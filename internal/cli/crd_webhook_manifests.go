@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -102,18 +101,6 @@ func runCRDWebhookManifests(req *crdWebhookManifestsRequest, streams Streams) er
 				"--feature-gates=CustomResourceWebhookConversion=true only.\n", d.For)
 		}
 		return printDocuments(streams.Out, crds)
-	}
-	return nil
-}
-
-func printDocuments(out io.Writer, documents []map[string]any) error {
-	for _, document := range documents {
-		if _, err := visible.Fprintln(out, "---"); err != nil {
-			return err
-		}
-		if err := printYAML(out, document); err != nil {
-			return err
-		}
 	}
 	return nil
 }

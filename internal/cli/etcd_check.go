@@ -73,21 +73,9 @@ Exit codes: 0 nothing found, 1 incomplete, 2 bad usage or a bad spec, 3 findings
 	return cmd
 }
 
-func words[T ~string](values []T) []string {
-	result := make([]string, len(values))
-	for i, v := range values {
-		result[i] = string(v)
-	}
-	return result
-}
-
 func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) error {
 	if req.parallel < 1 || req.parallel > 64 {
 		return usagef("--parallel %d: want 1 to 64", req.parallel)
-	}
-	var failOn finding.Severity
-	if err := failOn.UnmarshalText([]byte(req.failOn)); err != nil {
-		return badInput(err, "")
 	}
 	p, err := loadPlan(streams, req.file)
 	if err != nil {
@@ -115,10 +103,7 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 		return withHint(errors.New("the check is incomplete:\n  "+strings.Join(report.Incomplete, "\n  ")),
 			storeHint(report.Cause))
 	}
-	if finding.Worst(report.Findings) >= failOn {
-		return errAttention
-	}
-	return nil
+	return attention(report.Findings, req.failOn)
 }
 
 func printEtcdCheck(w io.Writer, output string, report *scan.Report, accepted []finding.Accepted) error {
@@ -196,16 +181,6 @@ func storedType(s scan.StoredReport, kind string, counts bool) string {
 		text += fmt.Sprintf("(%d)", s.Keys)
 	}
 	return text
-}
-
-func printFinding(w io.Writer, f finding.Finding) {
-	visible.Fprintf(w, "%s %s %s: %s\n", f.Severity, f.Rule, f.Subject, f.Message)
-	for _, related := range f.Related {
-		visible.Fprintf(w, "    %s\n", related)
-	}
-	if f.Fix != "" {
-		visible.Fprintf(w, "    fix: %s\n", f.Fix)
-	}
 }
 
 // size prints bytes, or a dash where values were not read.

@@ -13,32 +13,9 @@ import (
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/pair"
-	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
-
-// openSpecStores plans a spec and opens its stores, or the one named.
-func openSpecStores(ctx context.Context, file, only string, request storesRequest, streams Streams) (
-	*plan.Plan, []openStore, error) {
-	p, err := loadPlan(streams, file)
-	if err != nil {
-		return nil, nil, err
-	}
-	var names []string
-	if only != "" {
-		if p.Store(only) == nil {
-			return nil, nil,
-				badInput(fmt.Errorf("the spec has no store %q", only),
-					"its stores are "+strings.Join(storeNames(p), ", "))
-		}
-		names = []string{only}
-	}
-	limitMemory(ctx)
-	stores, err := openStores(ctx, request, p, names...)
-	request.warnOld(ctx, stores...)
-	return p, stores, err
-}
 
 type etcdGetRequest struct {
 	file    string

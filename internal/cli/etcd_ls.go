@@ -14,7 +14,6 @@ import (
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/pair"
-	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
 type etcdLsRequest struct {
@@ -153,14 +152,6 @@ func (d *etcdLsDocument) sort(by string) {
 		}
 		return order
 	})
-}
-
-// noSuchKey is the error about what neither version knows and no store holds.
-func noSuchKey(path string, m *pair.Map) error {
-	key := storage.NormalPrefix(m.Prefix) + "/" + path
-	return withHint(fmt.Errorf("no store has %s or any key below it, and neither version has such a resource",
-		storage.Printable(key)),
-		"fusionctl etcd ls SPEC lists the keys")
 }
 
 func printEtcdLs(w io.Writer, output string, document etcdLsDocument) error {

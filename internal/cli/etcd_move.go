@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -198,15 +197,16 @@ func runEtcdMovePlan(ctx context.Context, req etcdMoveRequest, streams Streams) 
 	defer closeAll()
 	limitMemory(ctx)
 	summary := move.NewSummary(&ownership)
-	progress := newMoveProgress(streams.Err, 0)
+	var planned atomic.Int64
+	done := drawLine(streams.Err, func(time.Duration) string { return fmt.Sprintf("%d keys to move", planned.Load()) })
 	err = files.WritePlan(req.plan, func(emit func(move.Move) error) (move.Header, error) {
 		return move.New(ctx, &ownership, stores, req.options, func(m move.Move) error {
 			summary.Add(m)
-			progress.planned.Add(1)
+			planned.Add(1)
 			return emit(m)
 		})
 	})
-	progress.done()
+	done()
 	if err != nil {
 		return moveError(err)
 	}
@@ -307,21 +307,22 @@ func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo
 	if undo {
 		steps = []move.Step{move.Compared, move.Restored}
 	}
-	progress := newMoveProgress(streams.Err, total, steps...)
+	progress := &stepProgress{noun: "keys", steps: words(steps), between: "checking for writes"}
 	job := move.Job{
 		Map: &ownership, Stores: stores, Plan: moves, Files: kept, Run: kept.Run(), By: thisProcess(req.plan),
 		Progress: func(step move.Step, moves int64) {
 			log.Info("moving", "step", step, "moves", moves)
-			progress.step(step, moves)
+			progress.reach(string(step), moves, total)
 		},
 	}
+	done := drawLine(streams.Err, progress.line)
 	var result move.Result
 	if undo {
 		result, err = move.Undo(ctx, job)
 	} else {
 		result, err = move.Apply(ctx, job)
 	}
-	progress.done()
+	done()
 	if err != nil {
 		if ctx.Err() != nil {
 			visible.Fprintf(streams.Err, "stopped after %s; the same command resumes, and fusionctl etcd move undo "+
@@ -434,61 +435,4 @@ func moveHint(err error) string {
 		return "--endpoints names others; for an etcd that was restored from a snapshot, make a new plan"
 	}
 	return storeHint(err)
-}
-
-// moveProgress draws how far a move is.
-type moveProgress struct {
-	planned atomic.Int64
-	done    func() // takes the line off the terminal
-
-	mu    sync.Mutex
-	total int64
-	steps []move.Step
-	at    int // the step
-	moves int64
-	start time.Time // of the step
-	first int64     // what was done of it then
-}
-
-func newMoveProgress(out io.Writer, total int64, steps ...move.Step) *moveProgress {
-	p := &moveProgress{total: total, steps: steps, start: time.Now()}
-	p.done = drawLine(out, p.line)
-	return p
-}
-
-func (p *moveProgress) step(step move.Step, moves int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at := slices.Index(p.steps, step); at != p.at || p.moves == 0 {
-		p.at, p.start, p.first = at, time.Now(), moves
-	}
-	p.moves = moves
-}
-
-// line is "copied: 1234 of 5000 keys, 812 keys/s, 21 s left; step 2 of 3".
-func (p *moveProgress) line(time.Duration) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case len(p.steps) == 0:
-		return fmt.Sprintf("%d keys to move", p.planned.Load())
-	case p.moves == 0 || p.moves == p.total:
-		return "checking for writes"
-	}
-	rate := float64(p.moves-p.first) / max(time.Since(p.start).Seconds(), 0.001)
-	line := fmt.Sprintf("%s: %d of %d keys, %.0f keys/s", p.steps[p.at], p.moves, p.total, rate)
-	if rate > 0 {
-		line += fmt.Sprintf(", %.0f s left", float64(p.total-p.moves)/rate)
-	}
-	return line + fmt.Sprintf("; step %d of %d", p.at+1, len(p.steps))
-}
-
-// reached is "1234 of 5000 keys copied".
-func (p *moveProgress) reached() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.moves == 0 {
-		return "read only"
-	}
-	return fmt.Sprintf("%d of %d keys %s", p.moves, p.total, p.steps[p.at])
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The exit codes of every verb.
@@ -86,4 +87,31 @@ func exitCode(ctx context.Context, err error) int {
 	default:
 		return exitFailed
 	}
+}
+
+// errorLines are the lines of an error: each of those that it joins begins one, and what follows a line break within
+// one is indented, so that no text from elsewhere looks like a line of ours.
+func errorLines(err error) []string {
+	text := strings.TrimRight(err.Error(), "\n")
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		var lines, texts []string
+		for _, inner := range e.Unwrap() {
+			lines, texts = append(lines, errorLines(inner)...), append(texts, inner.Error())
+		}
+		if strings.Join(texts, "\n") == err.Error() {
+			return lines
+		}
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil && inner.Error() == err.Error() {
+			return errorLines(inner)
+		}
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines[1:] {
+		if !strings.HasPrefix(line, "  ") {
+			lines[i+1] = "  " + line
+		}
+	}
+	return lines
 }

@@ -21,9 +21,6 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
-// keyLimitBytes bounds the certificate and key files that are read.
-const keyLimitBytes = 1 << 20
-
 type pkiRequest struct {
 	file                string
 	caCert, caKey       string

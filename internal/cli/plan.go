@@ -14,9 +14,6 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// specLimitBytes bounds the spec files that are read: thousands of times what one needs.
-const specLimitBytes = 4 << 20
-
 type planRequest struct {
 	file   string
 	output string
@@ -60,27 +57,6 @@ func runPlan(req planRequest, streams Streams) error {
 		return err
 	}
 	return printPlan(streams.Out, p, req.all)
-}
-
-// loadPlan reads a spec and plans it. What is wrong with the file or cannot be planned is bad input.
-func loadPlan(streams Streams, file string) (*plan.Plan, error) {
-	return loadPlanFor(streams, file, plan.OnHosts)
-}
-
-func loadPlanFor(streams Streams, file string, target plan.Target) (*plan.Plan, error) {
-	data, err := readInput(streams, file, specLimitBytes)
-	if err != nil {
-		return nil, err
-	}
-	f, err := spec.Load(file, data)
-	if err != nil {
-		return nil, badInput(err, "fusionctl init split prints a commented spec to compare with")
-	}
-	p, err := plan.New(f, target)
-	if err != nil {
-		return nil, badInput(err, "")
-	}
-	return p, nil
 }
 
 func printPlan(w io.Writer, p *plan.Plan, all bool) error {
@@ -189,14 +165,6 @@ func printComponents(t io.Writer, p *plan.Plan) {
 			visible.Fprintf(t, "  %s\t%s\n", a, a.Why)
 		}
 	}
-}
-
-// dash stands for nothing in a table.
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 func printPods(t io.Writer, p *plan.Pods) {

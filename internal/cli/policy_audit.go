@@ -100,26 +100,6 @@ func runPolicyFromAudit(ctx context.Context, req policyFromAuditRequest, streams
 	return nil
 }
 
-// readAuditLog hands each event of a log to add. What add says is an error of ours, and not of the log.
-func readAuditLog(ctx context.Context, streams Streams, file string, add func(policy.AuditEvent) error) error {
-	in, err := openInput(streams, file)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	var failed error
-	err = policy.ReadAudit(file, in, func(e policy.AuditEvent) error {
-		if failed = ctx.Err(); failed == nil {
-			failed = add(e)
-		}
-		return failed
-	})
-	if failed != nil {
-		return failed
-	}
-	return badInput(err, "")
-}
-
 func printFromAudit(req policyFromAuditRequest, usage *policy.Usage, sections []policy.Section, streams Streams) error {
 	summary := fromAuditSummary{
 		Requests: usage.Requests, Allowed: usage.Allowed, Refused: usage.Refused, Privileged: usage.Privileged,

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -77,10 +76,6 @@ Exit codes: 0 nothing found, 1 could not finish, 2 bad usage, 3 findings.`,
 }
 
 func runPolicyValidate(req policyValidateRequest, streams Streams) error {
-	var failOn finding.Severity
-	if err := failOn.UnmarshalText([]byte(req.failOn)); err != nil {
-		return badInput(err, "")
-	}
 	if req.fix && slices.Contains(req.files, "-") {
 		return usagef("--fix: standard input has no file to write beside")
 	}
@@ -110,10 +105,7 @@ func runPolicyValidate(req policyValidateRequest, streams Streams) error {
 	if err := printPolicyValidate(streams.Out, req.output, document); err != nil {
 		return err
 	}
-	if finding.Worst(document.Findings) >= failOn {
-		return errAttention
-	}
-	return nil
+	return attention(document.Findings, req.failOn)
 }
 
 // policyOptions collects what files are judged by, and what the spec accepts.
@@ -196,12 +188,4 @@ func printPolicyValidate(w io.Writer, output string, document policyValidateDocu
 	_, err := visible.Fprintf(w, "%s, %s: %s\n", prose.Counted(s.Files, "file"), prose.Counted(s.Rules, "rule"),
 		countsOf(s.Summary, len(document.Accepted)))
 	return err
-}
-
-// placeOf prints where a finding is, as editors read it.
-func placeOf(f finding.Finding) string {
-	if f.Line == 0 {
-		return f.File
-	}
-	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 }

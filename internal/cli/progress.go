@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,18 +58,6 @@ func drawLine(out io.Writer, line func(elapsed time.Duration) string) (done func
 		close(stop)
 		ended.Wait()
 	}
-}
-
-func isTerminal(stream any) bool {
-	if shown, ok := stream.(*visible.Writer); ok {
-		stream = shown.Unwrap()
-	}
-	f, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
 func (p *progress) step(s scan.Progress) {
@@ -126,13 +114,90 @@ func (p *progress) line(elapsed time.Duration) string {
 		total += n
 	}
 	p.mu.Unlock()
-	rate := float64(keys) / max(elapsed.Seconds(), 0.001)
-	if total < keys || total == 0 {
-		return fmt.Sprintf("%d keys, %.0f keys/s", keys, rate)
+	return pace("keys", keys, total, keys, elapsed)
+}
+
+// pace is "123456 of 1000000 keys, 12 %, 41152 keys/s, 21 s left": how much of the total is done, and how fast the last
+// of it was counted.
+func pace(noun string, done, total, counted int64, elapsed time.Duration) string {
+	rate := float64(counted) / max(elapsed.Seconds(), 0.001)
+	if total < done || total == 0 {
+		return fmt.Sprintf("%d %s, %.0f %s/s", done, noun, rate, noun)
 	}
-	line := fmt.Sprintf("%d of %d keys, %d %%, %.0f keys/s", keys, total, keys*100/total, rate)
+	line := fmt.Sprintf("%d of %d %s, %d %%, %.0f %s/s", done, total, noun, done*100/total, rate, noun)
 	if rate > 0 && elapsed > time.Second {
-		line += fmt.Sprintf(", %.0f s left", float64(total-keys)/rate)
+		line += fmt.Sprintf(", %.0f s left", float64(total-done)/rate)
 	}
 	return line
+}
+
+// stepProgress draws how far a run is that does the same with many things, step by step.
+type stepProgress struct {
+	noun    string   // what is counted: keys
+	steps   []string // all of them in their order; nil where they are not numbered
+	between string   // stands for the line before the first thing of a step and after the last; "" for none
+
+	mu      sync.Mutex
+	step    string
+	walk    int       // of the step
+	start   time.Time // of the walk
+	first   int64     // what was done then
+	done    int64
+	total   int64 // 0 for unknown
+	refused int64
+}
+
+// reach says how much of the total a step has done.
+func (p *stepProgress) reach(step string, done, total int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if step != p.step || p.done == 0 {
+		p.begin(step, 0, done)
+	}
+	p.done, p.total = done, total
+}
+
+// add says how much more a walk of a step has done; each walk counts from zero.
+func (p *stepProgress) add(step string, walk int, done, total, refused int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if step != p.step || walk != p.walk {
+		p.begin(step, walk, 0)
+	}
+	p.done, p.total, p.refused = p.done+done, max(p.total, total), p.refused+refused
+}
+
+func (p *stepProgress) begin(step string, walk int, done int64) {
+	p.step, p.walk, p.start = step, walk, time.Now()
+	p.first, p.done, p.total, p.refused = done, done, 0, 0
+}
+
+// line is "copied: 1234 of 5000 keys, 24 %, 812 keys/s, 21 s left, 3 refused; step 2 of 3".
+func (p *stepProgress) line(time.Duration) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.between != "" && (p.done == 0 || p.done == p.total):
+		return p.between
+	case p.step == "":
+		return "..."
+	}
+	line := p.step + ": " + pace(p.noun, p.done, p.total, p.done-p.first, time.Since(p.start))
+	if p.refused > 0 {
+		line += fmt.Sprintf(", %d refused", p.refused)
+	}
+	if len(p.steps) > 0 {
+		line += fmt.Sprintf("; step %d of %d", slices.Index(p.steps, p.step)+1, len(p.steps))
+	}
+	return line
+}
+
+// reached is "1234 of 5000 keys copied".
+func (p *stepProgress) reached() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done == 0 {
+		return "read only"
+	}
+	return fmt.Sprintf("%d of %d %s %s", p.done, p.total, p.noun, p.step)
 }

@@ -190,11 +190,3 @@ func (h *hashWriter) print(rows []hashRow) error {
 	}
 	return nil
 }
-
-// withKind names a container, and what it is unless it is one of the application.
-func withKind(container string, kind restart.ContainerKind) string {
-	if kind == "" || kind == restart.AppContainer {
-		return container
-	}
-	return container + " (" + string(kind) + ")"
-}

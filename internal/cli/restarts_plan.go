@@ -13,7 +13,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/report"
 	"github.com/kubefusion/fusionctl/pkg/restart"
 )
@@ -71,31 +70,6 @@ than --fail-above allows.`,
 		"exit 3 when more containers than this are restarted or unknown; -1 for never")
 	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "yaml", "csv", "html")
 	return cmd
-}
-
-// parseRoute reads the versions of a route.
-func parseRoute(from, to string, via []string) (restart.Route, error) {
-	start, err := parseVersionFlag("from", from)
-	if err != nil {
-		return restart.Route{}, err
-	}
-	end, err := parseVersionFlag("to", to)
-	if err != nil {
-		return restart.Route{}, err
-	}
-	var stops []kubever.Version
-	for _, text := range via {
-		stop, err := parseVersionFlag("via", text)
-		if err != nil {
-			return restart.Route{}, err
-		}
-		stops = append(stops, stop)
-	}
-	route, err := restart.NewRoute(start, end, stops...)
-	if err != nil {
-		return restart.Route{}, badInput(fmt.Errorf("--via: %w", err), "")
-	}
-	return route, nil
 }
 
 func runRestartsPlan(ctx context.Context, req restartsPlanRequest, streams Streams) error {

@@ -102,26 +102,6 @@ func execute(ctx context.Context, root *cobra.Command, args []string) (ended boo
 	}
 }
 
-// interruptibly reads something that may be a pipe, until the context ends. The reader is left behind then.
-func interruptibly[T any](ctx context.Context, read func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := read()
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
-}
-
 func newRootCmd(streams Streams) *cobra.Command {
 	var verbosity int
 	root := &cobra.Command{

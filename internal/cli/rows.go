@@ -231,3 +231,24 @@ func (r *csvRows) close(any) error {
 	r.w.Flush()
 	return r.w.Error()
 }
+
+// markdownRows prints a table as Markdown does.
+type markdownRows struct {
+	w     io.Writer
+	count int
+}
+
+func (r *markdownRows) row(_ any, header, cells []string) error {
+	if r.count == 0 {
+		visible.Fprintf(r.w, "| %s |\n|%s\n", strings.Join(header, " | "), strings.Repeat("---|", len(header)))
+	}
+	r.count++
+	escaped := make([]string, len(cells))
+	for i, cell := range cells {
+		escaped[i] = visible.Markdown(cell)
+	}
+	_, err := visible.Fprintf(r.w, "| %s |\n", strings.Join(escaped, " | "))
+	return err
+}
+
+func (r *markdownRows) close(any) error { return nil }

@@ -141,24 +141,6 @@ func (r versionsReport) printTables(w io.Writer) error {
 	return nil
 }
 
-func lines[T any](rows []T, line func(T) string) []string {
-	var lines []string
-	for _, row := range rows {
-		lines = append(lines, line(row))
-	}
-	return lines
-}
-
-// cells joins the cells of a line; an empty one shows as a dash.
-func cells(cells ...string) string {
-	for i, cell := range cells {
-		if cell == "" {
-			cells[i] = "-"
-		}
-	}
-	return joined(cells)
-}
-
 // history prints a single value alone, several with their minors.
 func history(values []browse.Value) string {
 	if len(values) == 1 {

@@ -3,12 +3,11 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
+	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
 )
 
 // objectsRead says how many objects were read, and which file is.
@@ -40,16 +39,6 @@ func showObjects(streams Streams, read *objectsRead) (Streams, func()) {
 	return streams, done
 }
 
-// collectLess lets garbage grow to a few times of what is held, which is little: collecting it takes a quarter of the
-// time otherwise. The caller's environment counts before. It returns what undoes it.
-func collectLess() func() {
-	if os.Getenv("GOGC") != "" {
-		return func() {}
-	}
-	before := debug.SetGCPercent(400)
-	return func() { debug.SetGCPercent(before) }
-}
-
 // aboveLine writes messages where a line is drawn, which is drawn below them again. A message is one write.
 type aboveLine struct{ terminal io.Writer }
 
@@ -58,4 +47,10 @@ func (a aboveLine) Write(message []byte) (int, error) {
 		return 0, err
 	}
 	return len(message), nil
+}
+
+// warnTwice reports a field that is given twice.
+func warnTwice(w io.Writer, file string, twice manifest.Duplicate) {
+	visible.Fprintf(w, "%s:%d: field %q is given twice; the last one counts, as for kubectl\n", file, twice.Line,
+		twice.Field)
 }
