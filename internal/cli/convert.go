@@ -157,17 +157,9 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 		}
 		options.Minor = version.Minor
 	}
-	k := &conversion{request: req, read: read, stream: stream.New(c, options), out: out, streams: streams,
-		report: reportRows(req, streams)}
-	for name, err := range inputFiles(req.files) {
-		if err == nil {
-			err = k.file(ctx, name)
-		}
-		if err != nil {
-			return errors.Join(err, k.finish())
-		}
-	}
-	if err := k.finish(); err != nil {
+	k := &conversion{request: req, read: read, streams: streams, report: reportRows(req, streams)}
+	err = stream.New(c, options).Files(ctx, filesOf(req.files, streams, read), out, k.result)
+	if err := errors.Join(err, out.Close(), k.finish()); err != nil {
 		return err
 	}
 	if k.left > 0 || req.failOnLoss && k.lost+k.refusals > 0 {
@@ -192,11 +184,9 @@ func reportRows(req convertRequest, streams Streams) rowWriter {
 	}
 }
 
-// conversion is one run over all files.
+// conversion prints what becomes of objects, and counts it.
 type conversion struct {
 	request convertRequest
-	stream  *stream.Stream
-	out     *stream.Writer
 	streams Streams
 	report  rowWriter // nil without --report
 	read    *objectsRead
@@ -206,28 +196,15 @@ type conversion struct {
 }
 
 func (k *conversion) finish() error {
-	err := k.out.Close()
 	k.changes.sumUp(k.streams.Err)
 	if k.report != nil {
-		err = errors.Join(err, k.report.close(nil))
+		return k.report.close(nil)
 	}
-	return err
+	return nil
 }
 
-// file converts a file.
-func (k *conversion) file(ctx context.Context, name string) error {
-	in, err := openInput(k.streams, name)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	k.read.file.Store(&name)
-	k.out.Begin()
-	return k.stream.Convert(ctx, name, in, k.emit)
-}
-
-// emit writes what became of a part, and reports it.
-func (k *conversion) emit(r stream.Result) error {
+// result prints what became of a part. Its error ends the run.
+func (k *conversion) result(r stream.Result) error {
 	for _, twice := range r.Duplicates {
 		warnTwice(k.streams.Err, r.File, twice)
 	}
@@ -235,7 +212,7 @@ func (k *conversion) emit(r stream.Result) error {
 	case r.Err != nil:
 		return k.refused(r.Converted, r.Err)
 	case r.Object == nil:
-		return k.out.Between(r.Text)
+		return nil
 	}
 	k.objects++
 	k.read.count.Add(1)
@@ -243,10 +220,7 @@ func (k *conversion) emit(r stream.Result) error {
 	if r.Refused != "" {
 		k.refusals++
 	}
-	if err := k.tell(r.Converted); err != nil {
-		return err
-	}
-	return k.out.Object(r.Object, r.Text)
+	return k.tell(r.Converted)
 }
 
 // becomes says what was done to an object that a server refuses.

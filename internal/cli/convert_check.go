@@ -5,19 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
-	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kube"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -120,11 +117,7 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	if c.Moved, err = readMoved(streams, req.moved); err != nil {
 		return err
 	}
-	if req.kubeconfig != "" {
-		err = checkCluster(ctx, c, req)
-	} else {
-		err = checkFiles(ctx, c, req.files, streams, read)
-	}
+	err = checkObjects(ctx, c, req, filesOf(req.files, streams, read))
 	summary := c.Summary()
 	if err != nil {
 		summary.Incomplete = append(summary.Incomplete, err.Error())
@@ -157,7 +150,29 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	return nil
 }
 
-// readMoved reads a file of kinds that moved.
+// checkObjects looks at every object of a cluster, or of the files. A text that cannot be read does not keep it from
+// the others.
+func checkObjects(ctx context.Context, c *stream.Check, req convertCheckRequest,
+	files iter.Seq2[stream.File, error]) error {
+	if req.kubeconfig == "" {
+		problems, err := c.Files(ctx, files)
+		if err != nil {
+			return err
+		}
+		return badInput(errors.Join(problems...), "")
+	}
+	client, err := kube.NewClient(req.kubeconfig, req.context)
+	if err != nil {
+		return badInput(err, "")
+	}
+	problems, err := c.Cluster(ctx, client)
+	if err != nil {
+		return err
+	}
+	return errors.Join(problems...)
+}
+
+// readMoved reads a file of kinds that moved; none without a name.
 func readMoved(streams Streams, name string) ([]kubever.Moved, error) {
 	if name == "" {
 		return nil, nil
@@ -166,36 +181,9 @@ func readMoved(streams Streams, name string) ([]kubever.Moved, error) {
 	if err != nil {
 		return nil, err
 	}
-	var file struct {
-		Rows []struct {
-			Version     string `json:"version"`
-			Kind        string `json:"kind"`
-			Deprecated  string `json:"deprecated-in"`
-			Removed     string `json:"removed-in"`
-			Replacement string `json:"replacement-api"`
-			Available   string `json:"replacement-available-in"`
-			Component   string `json:"component"`
-			Source      string `json:"source"`
-		} `json:"deprecated-versions"`
-		Targets map[string]string `json:"target-versions"`
-	}
-	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+	moved, err := stream.ParseMoved(text)
+	if err != nil {
 		return nil, badInput(fmt.Errorf("%s: %w", name, err), "")
-	}
-	var moved []kubever.Moved
-	for i, row := range file.Rows {
-		gv, err := schema.ParseGroupVersion(row.Version)
-		if err != nil || gv.Version == "" || row.Component == "" {
-			return nil, badInput(fmt.Errorf("%s: deprecated-versions[%d]: want version and component", name, i), "")
-		}
-		if row.Component == "k8s" {
-			row.Component = "kubernetes"
-		}
-		moved = append(moved, kubever.Moved{
-			GroupVersion: gv, Kind: row.Kind, Project: row.Component,
-			Deprecated: strings.TrimPrefix(row.Deprecated, "v"),
-			Removed:    strings.TrimPrefix(row.Removed, "v"), Replacement: row.Replacement, Source: row.Source,
-		})
 	}
 	return moved, nil
 }
@@ -240,84 +228,6 @@ func checkRows(req convertCheckRequest, streams Streams, minor kubever.Minor) ro
 	default:
 		return newTableRows(streams.Out)
 	}
-}
-
-// checkFiles looks at every object of the files; a text that cannot be read does not keep it from the others.
-func checkFiles(ctx context.Context, c *stream.Check, names []string, streams Streams, read *objectsRead) error {
-	problems, err := c.Files(ctx, func(yield func(stream.File, error) bool) {
-		for name, err := range inputFiles(names) {
-			open := func() (io.ReadCloser, error) {
-				read.file.Store(&name)
-				return openInput(streams, name)
-			}
-			if !yield(stream.File{Name: name, Open: open}, err) {
-				return
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return badInput(errors.Join(problems...), "")
-}
-
-// checkCluster looks at the versions in which the objects of a cluster were written, and with --helm at what its
-// releases applied.
-func checkCluster(ctx context.Context, c *stream.Check, req convertCheckRequest) error {
-	client, err := kube.NewClient(req.kubeconfig, req.context)
-	if err != nil {
-		return badInput(err, "")
-	}
-	resources, err := client.Listable(ctx)
-	if err != nil {
-		return err
-	}
-	if req.helm {
-		return checkReleases(ctx, c, client, resources)
-	}
-	seen := map[string]bool{}
-	for _, resource := range resources {
-		if !c.Concerns(resource.GroupVersionKind()) {
-			continue
-		}
-		for object, err := range client.Objects(ctx, resource, "") {
-			if err != nil {
-				return err
-			}
-			if uid := string(object.GetUID()); uid != "" && seen[uid] {
-				continue // listed under another version of its group, or another group
-			} else if uid != "" {
-				seen[uid] = true
-			}
-			if err := c.Written(object); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// checkReleases looks at what the Helm releases of a cluster applied.
-func checkReleases(ctx context.Context, c *stream.Check, client *kube.Client, resources []discovery.Resource) error {
-	var problems []error
-	for _, resource := range resources {
-		if resource.Group != "" || resource.Kind != "Secret" && resource.Kind != "ConfigMap" {
-			continue
-		}
-		for _, selector := range []string{"owner=helm", "OWNER=TILLER"} {
-			for object, err := range client.Objects(ctx, resource, selector) {
-				if err != nil {
-					return err
-				}
-				unread, err := c.Object(ctx, object.GetKind(), object)
-				if err != nil {
-					return err
-				}
-				problems = append(problems, unread...)
-			}
-		}
-	}
-	return errors.Join(problems...)
 }
 
 func verdictCells(v stream.Verdict) []string {

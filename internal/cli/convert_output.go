@@ -3,11 +3,13 @@ package cli
 import (
 	"fmt"
 	"io"
+	"iter"
 	"sync/atomic"
 	"time"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
+	"github.com/kubefusion/fusionctl/pkg/convert/stream"
 )
 
 // objectsRead says how many objects were read, and which file is.
@@ -53,4 +55,19 @@ func (a aboveLine) Write(message []byte) (int, error) {
 func warnTwice(w io.Writer, file string, twice manifest.Duplicate) {
 	visible.Fprintf(w, "%s:%d: field %q is given twice; the last one counts, as for kubectl\n", file, twice.Line,
 		twice.Field)
+}
+
+// filesOf are files, and those of directories, to be opened when their turn comes; read says which one it is.
+func filesOf(names []string, streams Streams, read *objectsRead) iter.Seq2[stream.File, error] {
+	return func(yield func(stream.File, error) bool) {
+		for name, err := range inputFiles(names) {
+			open := func() (io.ReadCloser, error) {
+				read.file.Store(&name)
+				return openInput(streams, name)
+			}
+			if !yield(stream.File{Name: name, Open: open}, err) {
+				return
+			}
+		}
+	}
 }

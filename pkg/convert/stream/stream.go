@@ -90,6 +90,43 @@ func (s *Stream) Convert(ctx context.Context, name string, in io.Reader, emit fu
 		func(part manifest.Part, err error) Result { return s.convert(name, part, err) }, emit)
 }
 
+// Files is Convert for many, one after the other, and writes what becomes of them to out, which it does not close.
+// report gets the Result of each part before that is written. An error that it returns ends the run; nil for a Result
+// with an Err leaves the object out.
+// Errors: those of the sequence, and of the files that it opens; ctx's; report's and out's.
+func (s *Stream) Files(ctx context.Context, files iter.Seq2[File, error], out *Writer,
+	report func(Result) error) error {
+	emit := func(r Result) error {
+		err := report(r)
+		switch {
+		case err != nil || r.Err != nil:
+			return err
+		case r.Object == nil:
+			return out.Between(r.Text)
+		}
+		return out.Object(r.Object, r.Text)
+	}
+	for file, err := range files {
+		if err == nil {
+			err = s.file(ctx, file, out, emit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Stream) file(ctx context.Context, file File, out *Writer, emit func(Result) error) error {
+	in, err := file.Open()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out.Begin()
+	return s.Convert(ctx, file.Name, in, emit)
+}
+
 // inOrder makes something of each part, with a worker for each processor, and hands it on in the order of the parts.
 func inOrder[P, T any](
 	ctx context.Context, parts iter.Seq2[P, error], work func(P, error) T, emit func(T) error,

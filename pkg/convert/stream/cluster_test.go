@@ -1,0 +1,123 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
+)
+
+// fakeCluster has objects by the version and name of their resource, and by the selector that chooses them.
+type fakeCluster struct {
+	resources []discovery.Resource
+	objects   map[string][]*unstructured.Unstructured
+	broken    string // the resource that cannot be listed
+}
+
+func (f *fakeCluster) Listable(context.Context) ([]discovery.Resource, error) {
+	return f.resources, nil
+}
+
+func (f *fakeCluster) Objects(_ context.Context, r discovery.Resource, selector string) iter.Seq2[
+	*unstructured.Unstructured, error] {
+	return func(yield func(*unstructured.Unstructured, error) bool) {
+		key := r.GroupVersion.String() + " " + r.Name
+		if key == f.broken {
+			yield(nil, errBroken)
+			return
+		}
+		if selector != "" {
+			key += " " + selector
+		}
+		for _, object := range f.objects[key] {
+			if !yield(object, nil) {
+				return
+			}
+		}
+	}
+}
+
+var errBroken = errors.New("cannot be listed")
+
+func resourceOf(group, version, name, kind string) discovery.Resource {
+	return discovery.Resource{GroupVersion: schema.GroupVersion{Group: group, Version: version}, Name: name, Kind: kind,
+		Namespaced: true, Verbs: []string{"list"}}
+}
+
+// objectIn is an Ingress as a server returns it in a version, written by a client in another.
+func objectIn(version, uid, name, writtenIn string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": "Ingress",
+		"metadata": map[string]any{"name": name, "namespace": "shop", "uid": uid, "managedFields": []any{map[string]any{
+			"manager": "kubectl", "apiVersion": writtenIn, "operation": "Update"}}}}}
+}
+
+func clusterCheck(t *testing.T) (*Check, *[]string) {
+	t.Helper()
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := &[]string{}
+	return NewCheck(c, 36, func(v Verdict) error {
+		*rows = append(*rows, v.Place+": "+v.APIVersion+" "+v.Name+" "+v.Status)
+		return nil
+	}), rows
+}
+
+// An object is judged once, by the version in which it was written, however often the server lists it; kinds that the
+// release does not concern are not read.
+func TestClusterJudgesEachObjectOnce(t *testing.T) {
+	cluster := &fakeCluster{resources: []discovery.Resource{
+		resourceOf("extensions", "v1beta1", "ingresses", "Ingress"),
+		resourceOf("networking.k8s.io", "v1", "ingresses", "Ingress"),
+		resourceOf("", "v1", "secrets", "Secret"),
+	}, objects: map[string][]*unstructured.Unstructured{
+		"extensions/v1beta1 ingresses": {objectIn("extensions/v1beta1", "1", "web", "extensions/v1beta1")},
+		"networking.k8s.io/v1 ingresses": {objectIn("networking.k8s.io/v1", "1", "web", "extensions/v1beta1"),
+			objectIn("networking.k8s.io/v1", "2", "new", "networking.k8s.io/v1")},
+	}, broken: "v1 secrets"}
+	check, rows := clusterCheck(t)
+	problems, err := check.Cluster(t.Context(), cluster)
+	want := []string{"written by kubectl: extensions/v1beta1 web removed",
+		"written by kubectl: networking.k8s.io/v1 new ok"}
+	if err != nil || len(problems) > 0 || !slices.Equal(*rows, want) {
+		t.Errorf("judged %q, problems %v, %v; want %q", *rows, problems, err, want)
+	}
+	cluster.broken = "networking.k8s.io/v1 ingresses"
+	if _, err := check.Cluster(t.Context(), cluster); !errors.Is(err, errBroken) {
+		t.Errorf("a resource that cannot be listed: %v, want %v", err, errBroken)
+	}
+}
+
+// With Helm only what records releases is read, and a record that cannot be read does not keep the others from it.
+func TestClusterReadsReleases(t *testing.T) {
+	record := func(name string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
+			"type": "helm.sh/release.v1", "data": map[string]any{"release": "!"},
+			"metadata": map[string]any{"name": name, "namespace": "shop",
+				"labels": map[string]any{"owner": "helm"}}}}
+	}
+	plain := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "settings", "namespace": "shop"}}}
+	cluster := &fakeCluster{resources: []discovery.Resource{
+		resourceOf("extensions", "v1beta1", "ingresses", "Ingress"),
+		resourceOf("", "v1", "secrets", "Secret"),
+		resourceOf("", "v1", "configmaps", "ConfigMap"),
+	}, objects: map[string][]*unstructured.Unstructured{
+		"v1 secrets owner=helm":      {record("a"), record("b")},
+		"v1 configmaps OWNER=TILLER": {plain},
+	}, broken: "extensions/v1beta1 ingresses"}
+	check, rows := clusterCheck(t)
+	check.Helm = true
+	problems, err := check.Cluster(t.Context(), cluster)
+	if want := []string{"ConfigMap: v1 settings ok"}; err != nil || len(problems) != 2 || !slices.Equal(*rows, want) {
+		t.Errorf("judged %q, problems %v, %v; want %q and a problem of each record", *rows, problems, err, want)
+	}
+}
