@@ -29,6 +29,9 @@ const (
 	// BehaviourCRDVersionRequired: kube-apiserver refuses a CustomResourceDefinition without spec.version; later ones
 	// take spec.versions instead.
 	BehaviourCRDVersionRequired
+	// BehaviourCronJobsMissed: the cronjob controller starts a CronJob no more that has missed more than 100 of its
+	// times.
+	BehaviourCronJobsMissed
 	// BehaviourDaemonPodsByAffinity: the daemonset controller pins pods by node affinity on metadata.name and
 	// leaves placement to the scheduler.
 	BehaviourDaemonPodsByAffinity
@@ -160,6 +163,7 @@ var behaviourNames = [...]string{
 	BehaviourCRDAdditionalRefused:      "crd-strict-additional",
 	BehaviourCRDServed:                 "crd-served",
 	BehaviourCRDVersionRequired:        "crd-version-required",
+	BehaviourCronJobsMissed:            "cronjob-times-missed",
 	BehaviourDaemonPodsByAffinity:      "daemon-pods-by-affinity",
 	BehaviourDecodeCoercingWatch:       "decode-coercing-watch",
 	BehaviourDryRunHeeded:              "dry-run-heeded",

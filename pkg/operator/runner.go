@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
@@ -79,6 +80,11 @@ func (r *runner) storesAgree(ctx context.Context, c *transition.Check) error {
 	there := *c
 	there.Stores = stores
 	return local.StoresAgree(ctx, &there, nil)
+}
+
+// Keep keeps no record: hosted transitions hand nothing over.
+func (r *runner) Keep(context.Context, string, *transition.Objects) (*handover.Known, error) {
+	return nil, errors.New("operator: internal error: a hand-over")
 }
 
 // Look looks at no store: hosted steps are about workloads, and delete nothing that is stored.

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -9,14 +11,35 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// Drops lists the fields of a resource that the other side's version knows and this side's does not, whether both sides
-// see its objects or not, as pair.View has them.
+// Drops lists the fields of a resource that the other side's version knows and this side's does not, or drops because a
+// feature gate is off, whether both sides see its objects or not; as pair.View has them.
 func (p *Plan) Drops(key string, side pair.Side) (paths []string, implied map[string]string) {
 	row := p.Resource(key)
 	if row == nil {
 		return nil, nil
 	}
-	return drops(&row.Resource, side, p.Side(side).Version.Minor, p.Side(side.Other()).Version.Minor)
+	minor, other := p.Side(side).Version.Minor, p.Side(side.Other()).Version.Minor
+	return dropsUnless(&row.Resource, side, minor, other, func(typeName, field string) bool {
+		gate, off := kubever.DisabledField(typeName, field, minor)
+		return off && !gate.Refused && !p.gateOn(side, gate.Name)
+	})
+}
+
+// gateOn reports whether an argument of a side's API servers turns a feature gate on; of all of them, where there are
+// more.
+func (p *Plan) gateOn(side pair.Side, gate string) bool {
+	servers := p.ComponentsOf(side, kubever.APIServer)
+	return len(servers) > 0 && !slices.ContainsFunc(servers, func(c Component) bool {
+		value, _ := c.Arg("feature-gates")
+		on := false
+		for _, entry := range splitList(value) {
+			name, set, _ := strings.Cut(entry, "=")
+			if name == gate {
+				on, _ = strconv.ParseBool(set)
+			}
+		}
+		return !on
+	})
 }
 
 // drops lists the fields of a resource that the other side's version knows and this side's does not, as paths such as
@@ -24,13 +47,19 @@ func (p *Plan) Drops(key string, side pair.Side) (paths []string, implied map[st
 // both sides may find the resource stored; a field below one that is lost is not listed again. For the fields, and
 // those below them, it says which value means what this side does anyway.
 func drops(row *pair.Resource, side pair.Side, minor, other kubever.Minor) (paths []string, implied map[string]string) {
+	return dropsUnless(row, side, minor, other, func(string, string) bool { return false })
+}
+
+// dropsUnless is drops, with the fields of types that this side knows and has disabled.
+func dropsUnless(row *pair.Resource, side pair.Side, minor, other kubever.Minor,
+	disabled func(typeName, field string) bool) (paths []string, implied map[string]string) {
 	implied = map[string]string{}
 	for _, apiVersion := range []string{row.View(side).StoredAs, row.View(side.Other()).StoredAs} {
 		gv, err := schema.ParseGroupVersion(apiVersion)
 		if err != nil || row.Kind == "" || !slices.Contains(row.View(side).Decodes, apiVersion) {
 			continue
 		}
-		d := dropping{minor: minor, other: other, implied: implied}
+		d := dropping{minor: minor, other: other, disabled: disabled, implied: implied}
 		typeName := kubever.TypeName(gv.WithKind(row.Kind))
 		d.walk("", typeName, typeName)
 		paths = append(paths, d.paths...)
@@ -42,6 +71,7 @@ func drops(row *pair.Resource, side pair.Side, minor, other kubever.Minor) (path
 // dropping walks a type as two versions describe it.
 type dropping struct {
 	minor, other kubever.Minor
+	disabled     func(typeName, field string) bool
 	above        []string // types on the way down: some contain themselves
 	paths        []string
 	implied      map[string]string
@@ -57,7 +87,7 @@ func (d *dropping) walk(prefix, theirs, ours string) {
 	known := kubever.Fields(ours, d.minor)
 	for _, field := range kubever.Fields(theirs, d.other) {
 		path := prefix + field
-		if !slices.Contains(known, field) {
+		if !slices.Contains(known, field) || d.disabled(ours, field) {
 			// What has no fields on this side is no struct that drops some: an older version may describe it otherwise.
 			if len(known) > 0 {
 				d.paths = append(d.paths, path)

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,5 +84,34 @@ func TestDaemonSetsStayWhereTheirPodsCannotBePlaced(t *testing.T) {
 	}
 	if _, err := handed(t, "pods-1.10-1.36.yaml", "deployments.apps"); err != nil {
 		t.Errorf("New of Deployments = %v", err)
+	}
+}
+
+// TestDisabledFieldsAreDropped: a version that describes a field and has its feature gate off by default keeps it in
+// nothing that is handed back, unless its API servers turn the gate on.
+func TestDisabledFieldsAreDropped(t *testing.T) {
+	p, err := handed(t, "split-1.15-1.36.yaml", "jobs.batch, deployments.apps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ttl, policy = "spec.ttlSecondsAfterFinished", "spec.template.spec.preemptionPolicy"
+	if paths, _ := p.Drops("jobs", pair.Legacy); !slices.Contains(paths, ttl) {
+		t.Errorf("1.15 drops %q of a Job, want %s among them", paths, ttl)
+	}
+	paths, implied := p.Drops("deployments", pair.Legacy)
+	if !slices.Contains(paths, policy) || implied[policy] != "PreemptLowerPriority" {
+		t.Errorf("1.15 drops %q of a Deployment, which mean %q anyway", paths, implied)
+	}
+	if paths, _ := p.Drops("jobs", pair.Modern); slices.Contains(paths, ttl) {
+		t.Errorf("1.36 drops %q of a Job", paths)
+	}
+	servers := 0
+	for i := range p.Components {
+		if c := &p.Components[i]; c.Side == pair.Legacy && c.Kind == kubever.APIServer {
+			c.Args, servers = append(c.Args, plan.Arg{Name: "feature-gates", Value: "A=false, TTLAfterFinished=true"}), servers+1
+		}
+	}
+	if paths, _ := p.Drops("jobs", pair.Legacy); servers == 0 || slices.Contains(paths, ttl) {
+		t.Errorf("with the gate on, 1.15 drops %q of a Job", paths)
 	}
 }

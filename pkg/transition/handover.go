@@ -181,7 +181,11 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 		to = pair.Legacy
 	}
 	o := &Objects{Record: "hand-over-" + set.Subjects[0], Plan: handover.Plan{Prefix: p.Prefix, Back: back,
-		Pods: "pods", APIVersions: map[string]map[string]string{}, Aggregated: set.Aggregated}}
+		Pods: "pods", APIVersions: map[string]map[string]string{}, Aggregated: set.Aggregated,
+		Collects: b.collects(to.Other())}}
+	if kubever.Behaves(kubever.BehaviourCronJobsMissed, p.Side(to).Version.Minor) {
+		o.Plan.MostMissed = mostMissed
+	}
 	for _, key := range set.Keys {
 		row := p.Resource(key)
 		if row == nil || !row.HandedOver {
@@ -209,6 +213,17 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 	}
 	o.Pods = p.Resource("pods").View(to).Store
 	return o
+}
+
+// mostMissed is after how many missed times old controllers start a CronJob no more. Source: that of the behaviour.
+const mostMissed = 100
+
+// collects reports whether the garbage collector of a side runs before or after the transition.
+func (b *builder) collects(side pair.Side) bool {
+	return slices.ContainsFunc([]*plan.Plan{b.from.Plan, b.to.Plan}, func(p *plan.Plan) bool {
+		c := p.Controller(side, "garbage-collector-controller")
+		return c != nil && c.On
+	})
 }
 
 // groupKinds is the kind of a resource with each group that ever served it.

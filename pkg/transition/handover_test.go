@@ -1,12 +1,15 @@
 package transition
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // handing is the example of a pair that has handed resources over.
@@ -139,5 +142,163 @@ func TestOwnersGetAVersionThatIsServed(t *testing.T) {
 		len(back.Plan.APIVersions["ReplicaSet"]) != 0 || len(forth.Plan.Absent) != 1 ||
 		!back.Plan.DropManagedFields || forth.Plan.DropManagedFields {
 		t.Errorf("deployments go by %+v and %+v", forth.Plan, back.Plan)
+	}
+}
+
+// TestTheJournalKnowsTheRecord: from before a hand-over begins the journal says where its record lies, and when it is
+// done which one it is. All that is done on the way back is told so; nothing is before, and nothing afterwards.
+func TestTheJournalKnowsTheRecord(t *testing.T) {
+	setups := journeys(t)["hand over"]
+	tr, err := New(setups[0], setups[1], Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t, setups[0])
+	c.kept = &handover.Known{Directory: "/kept", Digest: "before"}
+	told := map[string]*handover.Known{}
+	c.judged = func(kind string, o *Objects) error {
+		if o.Plan.Back {
+			kind += " back"
+		}
+		told[kind] = o.Known
+		if kind == string(HandOver) {
+			c.kept.Digest = "after"
+		}
+		return nil
+	}
+	if err := Apply(t.Context(), &tr, c, c, nil); err != nil {
+		t.Fatal(err)
+	}
+	if k := told["may go"]; k != nil {
+		t.Errorf("before it has begun, %+v is known", k)
+	}
+	if k := told["hand over"]; k == nil || *k != (handover.Known{Directory: "/kept"}) {
+		t.Errorf("while objects go, %+v is known", k)
+	}
+	done := handover.Known{Directory: "/kept", Digest: "after"}
+	if k := told["adopted"]; k == nil || *k != done {
+		t.Errorf("when it is done, %+v is known", k)
+	}
+	if err := Undo(t.Context(), &tr, c, c, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"may go back", "hand back back", "adopted back"} {
+		if k := told[kind]; k == nil || *k != done {
+			t.Errorf("%s: %+v is known", kind, k)
+		}
+	}
+	if err := Apply(t.Context(), &tr, c, c, nil); err != nil {
+		t.Fatal(err)
+	}
+	if k := told["may go"]; k != nil {
+		t.Errorf("when it begins anew, %+v is known", k)
+	}
+	// a journal in which no record is kept, of a program that did not
+	for i := range c.records {
+		c.records[i].Kept = nil
+	}
+	if err := Undo(t.Context(), &tr, c, c, nil); err != nil {
+		t.Fatal(err)
+	}
+	if k := told["hand back back"]; k == nil {
+		t.Error("what is done has no record")
+	}
+}
+
+// TestObjectsThatAreGoneStopTheWayBack until a person acknowledges these, and no others.
+func TestObjectsThatAreGoneStopTheWayBack(t *testing.T) {
+	setups := journeys(t)["hand over"]
+	tr, err := New(setups[0], setups[1], Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{string(MayGo), string(HandBack)} {
+		c, gone := newCluster(t, setups[0]), ""
+		c.kept = &handover.Known{Directory: "/kept", Digest: "after"}
+		c.judged = func(kind string, o *Objects) error {
+			if o.Plan.Back && kind == at && o.Known.Gone != gone {
+				return &handover.GoneError{Keys: []string{"/registry/deployments/default/web"}, Gone: 1, Of: 1, Digest: gone}
+			}
+			return nil
+		}
+		if err := Apply(t.Context(), &tr, c, c, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, gone = range []string{"one", "another"} {
+			for range 2 {
+				err := Undo(t.Context(), &tr, c, c, nil)
+				if !errors.Is(err, ErrForgot) || !strings.Contains(err.Error(), "deployments/default/web") {
+					t.Fatalf("%s, %s are gone: %v", at, gone, err)
+				}
+			}
+			stop := Stopped(c.records)
+			if stop == nil || !strings.Contains(strings.Join(stop.Looked.Why, ""), "are in neither store") {
+				t.Fatalf("%s: the journal stops for %+v", at, stop)
+			}
+			if err := Acknowledge(c, stop, "me", ""); err != nil || Stopped(c.records) != nil {
+				t.Fatal(err, Stopped(c.records))
+			}
+		}
+		if err := Undo(t.Context(), &tr, c, c, nil); err != nil {
+			t.Errorf("%s, acknowledged: %v", at, err)
+		}
+	}
+}
+
+// TestAPersonMayKnowWhatBecameOfPods: nothing else that is asked about objects.
+func TestAPersonMayKnowWhatBecameOfPods(t *testing.T) {
+	setups := journeys(t)["hand over"]
+	tr, err := New(setups[0], setups[1], Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undone, said := errors.New("to be done by hand"), ""
+	for _, pods := range []bool{true, false} {
+		c := newCluster(t, setups[0])
+		c.judged = func(kind string, _ *Objects) error {
+			switch {
+			case kind != string(Adopted):
+				return nil
+			case pods:
+				return &handover.PodsError{Pods: []string{"default/web-1: is gone"}}
+			}
+			return errors.New("no controller has looked at it yet")
+		}
+		c.byHand = func(text string) error { said = text; return undone }
+		err := Apply(t.Context(), &tr, c, c, nil)
+		if err == nil || errors.Is(err, undone) != pods || strings.Contains(said, "web-1: is gone") != pods {
+			t.Errorf("pods %t: %v, said %q", pods, err, said)
+		}
+		c.byHand, said = nil, ""
+		if err := Apply(t.Context(), &tr, c, c, nil); (err == nil) != pods {
+			t.Errorf("pods %t, done by hand: %v", pods, err)
+		}
+	}
+}
+
+// TestAStopEndsWithItsStores: that other stores are as they were says nothing of the one that is not.
+func TestAStopEndsWithItsStores(t *testing.T) {
+	about := func(event Event, stores ...string) Record {
+		r := Record{Step: "001", Event: event, Looked: &Looked{Stores: map[string]witness.Sight{}}}
+		for _, s := range stores {
+			r.Looked.Stores[s] = witness.Sight{}
+		}
+		return r
+	}
+	stop := about(Halted, "core", "modern")
+	for _, test := range []struct {
+		then  []Record
+		stops bool
+	}{
+		{nil, true},
+		{[]Record{about(Seen, "core")}, true},
+		{[]Record{about(Seen, "core"), about(Seen, "modern")}, false},
+		{[]Record{about(Seen, "core", "modern")}, false},
+		{[]Record{about(Acknowledged, "core", "modern")}, false},
+		{[]Record{about(Acknowledged, "core", "modern"), stop}, true},
+	} {
+		if got := Stopped(append([]Record{stop}, test.then...)); (got != nil) != test.stops {
+			t.Errorf("a stop, then %+v: stopped %v", test.then, got)
+		}
 	}
 }

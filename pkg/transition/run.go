@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
@@ -16,6 +17,9 @@ type Runner interface {
 	// Look returns what the stores show of themselves, by name, also beside an error about some of them; nothing where
 	// stores are not looked at at all.
 	Look(ctx context.Context, host string, w *Watch) (map[string]witness.Sight, error)
+	// Keep returns where the record of a hand-over lies and what it says; it begins one where there is none. Nil where
+	// none is kept.
+	Keep(ctx context.Context, host string, o *Objects) (*handover.Known, error)
 }
 
 // Event is what a record says of a step.
@@ -40,6 +44,8 @@ type Record struct {
 	Event Event  `json:"event"`
 	// Looked is what was seen of the stores: of the events about them.
 	Looked *Looked `json:"looked,omitempty"`
+	// Kept is the record of what a step hands over.
+	Kept *handover.Known `json:"kept,omitempty"`
 }
 
 // Journal keeps records: *journal.Journal[Record].
@@ -110,7 +116,7 @@ func Apply(ctx context.Context, t *Transition, r Runner, j Journal, progress Pro
 		if err := watch(ctx, t, r, j, step, step.Do, s.Done == begin, progress); err != nil {
 			return err
 		}
-		if err := carryOut(ctx, r, j, step, step.Do, Begun, Done, progress); err != nil {
+		if err := carryOut(ctx, t, r, j, step, step.Do, Begun, Done, progress); err != nil {
 			return err
 		}
 	}
@@ -133,30 +139,46 @@ func Undo(ctx context.Context, t *Transition, r Runner, j Journal, progress Prog
 		if err := watch(ctx, t, r, j, step, step.Undo, last == begin, progress); err != nil {
 			return err
 		}
-		if err := carryOut(ctx, r, j, step, step.Undo, Undoing, Undone, progress); err != nil {
+		if err := carryOut(ctx, t, r, j, step, step.Undo, Undoing, Undone, progress); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func carryOut(ctx context.Context, r Runner, j Journal, s *Step, a *Action, before, after Event, p Progress) error {
+func carryOut(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, a *Action, before, after Event,
+	p Progress) error {
 	if p == nil {
 		p = func(*Step, Event) {}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := j.Append(Record{Step: s.ID, Event: before}); err != nil {
+	a = remind(t, j.Records(), a)
+	note := func(event Event) error {
+		record := Record{Step: s.ID, Event: event}
+		if a != nil && a.Kind == HandOver {
+			var err error
+			if record.Kept, err = r.Keep(ctx, s.Host, a.Objects); err != nil {
+				return fmt.Errorf("step %s, %s on %s: %w", s.ID, s.Title, s.Host, err)
+			}
+			if event == before && record.Kept != nil {
+				record.Kept.Digest = "" // it changes from here on
+			}
+		}
+		return j.Append(record)
+	}
+	if err := note(before); err != nil {
 		return err
 	}
+	a = remind(t, j.Records(), a)
 	p(s, before)
 	if a != nil {
 		if err := perform(ctx, r, s.Host, a); err != nil {
-			return fmt.Errorf("step %s, %s on %s: %w", s.ID, s.Title, s.Host, err)
+			return errors.Join(fmt.Errorf("step %s, %s on %s: %w", s.ID, s.Title, s.Host, err), doubt(j, s, a, err))
 		}
 	}
-	if err := j.Append(Record{Step: s.ID, Event: after}); err != nil {
+	if err := note(after); err != nil {
 		return err
 	}
 	p(s, after)
@@ -179,7 +201,13 @@ func perform(ctx context.Context, r Runner, host string, a *Action) error {
 func checkAll(ctx context.Context, r Runner, host string, checks []Check) error {
 	var problems []error
 	for i := range checks {
-		problems = append(problems, r.Check(ctx, host, &checks[i]))
+		err := r.Check(ctx, host, &checks[i])
+		if pods, is := errors.AsType[*handover.PodsError](err); is {
+			// what became of pods since, a person may know
+			err = r.Do(ctx, host, &Action{Kind: ByHand, Text: fmt.Sprintf("see what became of these pods, and that the "+
+				"controllers there did not replace them because of the hand-over:\n%v", pods)})
+		}
+		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
 }

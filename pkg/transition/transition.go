@@ -151,6 +151,8 @@ type Objects struct {
 	From   plan.Store    `json:"from"`
 	To     plan.Store    `json:"to"`
 	Pods   string        `json:"pods"` // the name of the one of both that has the pods
+	// Known is what the journal knows of this hand-over when a step is carried out; of no plan.
+	Known *handover.Known `json:"known,omitempty"`
 }
 
 // Marks are what the controllers of both sides put into the API, and leave there when they stop.

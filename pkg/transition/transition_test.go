@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -129,6 +130,10 @@ type cluster struct {
 	watch   func()
 	did     []Kind
 	stores  func(w *Watch) (map[string]witness.Sight, error) // what they show; nil: they are not looked at
+	// kept is the record of a hand-over; nil: none is kept. judged is what a check of objects finds, nil for nothing.
+	kept   *handover.Known
+	judged func(kind string, o *Objects) error
+	byHand func(text string) error // nil: what a person does is done
 }
 
 var errKilled = errors.New("killed")
@@ -158,9 +163,27 @@ func (c *cluster) Look(_ context.Context, host string, w *Watch) (map[string]wit
 	return c.stores(w)
 }
 
+func (c *cluster) Keep(_ context.Context, _ string, o *Objects) (*handover.Known, error) {
+	if c.kept == nil {
+		return nil, nil
+	}
+	kept := *c.kept
+	return &kept, c.call()
+}
+
 func (c *cluster) Do(_ context.Context, host string, a *Action) error {
 	if err := c.call(); err != nil {
 		return err
+	}
+	if c.judged != nil && a.Objects != nil {
+		if err := c.judged(string(a.Kind), a.Objects); err != nil {
+			return err
+		}
+	}
+	if c.byHand != nil && a.Kind == ByHand {
+		if err := c.byHand(a.Text); err != nil {
+			return err
+		}
 	}
 	c.did = append(c.did, a.Kind)
 	switch a.Kind {
@@ -197,6 +220,9 @@ func (c *cluster) Do(_ context.Context, host string, a *Action) error {
 func (c *cluster) Check(_ context.Context, host string, check *Check) error {
 	if err := c.call(); err != nil {
 		return err
+	}
+	if c.judged != nil && check.Objects != nil {
+		return c.judged(string(check.Kind), check.Objects)
 	}
 	if check.Kind == FileIs {
 		now, there := c.files[place{host, check.Path}]

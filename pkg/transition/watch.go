@@ -26,7 +26,9 @@ type Watch struct {
 type Looked struct {
 	Stores map[string]witness.Sight `json:"stores"`        // what they showed, by name
 	Why    []string                 `json:"why,omitempty"` // a stop, or its acknowledgement
-	By     string                   `json:"by,omitempty"`  // who acknowledged
+	// Gone are, by the name of its record, the objects of a hand-over that are in neither store: a digest of them.
+	Gone map[string]string `json:"gone,omitempty"`
+	By   string            `json:"by,omitempty"` // who acknowledged
 }
 
 // ErrForgot is wrapped when a store is not the one that the journal knows: it is new, was restored, or is another.
@@ -120,7 +122,7 @@ func (a *Action) deletes() bool {
 		return true
 	}
 	return slices.ContainsFunc(slices.Concat(a.Before, a.After), func(c Check) bool {
-		return c.Kind == StoresAgree || c.Kind == NoKeys
+		return c.Kind == StoresAgree || c.Kind == NoKeys || c.Kind == MayGo || c.Kind == Adopted
 	})
 }
 
@@ -144,14 +146,28 @@ func known(t *Transition, records []Record) map[string]witness.Sight {
 	return stores
 }
 
-// Stopped returns the record of the stop that was not acknowledged, nil where there is none. It is over, too, when
-// the stores were seen again as they were.
+// Stopped returns the record of the stop that was not acknowledged, nil where there is none. It is over, too, when all
+// of its stores were seen again as they were, and one that is about objects when its step is done, or undone.
 func Stopped(records []Record) *Record {
+	seen, ended := map[string]bool{}, map[string]bool{}
 	for _, r := range slices.Backward(records) {
 		switch r.Event {
 		case Halted:
+			again := len(r.Looked.Stores) > 0
+			for name := range r.Looked.Stores {
+				again = again && seen[name]
+			}
+			if again || len(r.Looked.Gone) > 0 && ended[r.Step] {
+				return nil
+			}
 			return &r
-		case Seen, Acknowledged:
+		case Seen:
+			for name := range r.Looked.Stores {
+				seen[name] = true
+			}
+		case Done, Undone:
+			ended[r.Step] = true
+		case Acknowledged:
 			return nil
 		}
 	}
@@ -160,7 +176,8 @@ func Stopped(records []Record) *Record {
 
 // Acknowledge records a person's word that the stores are right as they were seen at a stop.
 func Acknowledge(j Journal, stop *Record, by, why string) error {
-	r := Record{Step: stop.Step, Event: Acknowledged, Looked: &Looked{Stores: stop.Looked.Stores, By: by}}
+	r := Record{Step: stop.Step, Event: Acknowledged, Looked: &Looked{Stores: stop.Looked.Stores,
+		Gone: stop.Looked.Gone, By: by}}
 	if why != "" {
 		r.Looked.Why = []string{why}
 	}

@@ -15,6 +15,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/move"
@@ -66,6 +67,11 @@ type Plan struct {
 	// Aggregated are API groups that the controllers of these objects read, and that other servers serve behind the API
 	// servers: where the side that is left has an APIService of one, the other side must have one, too.
 	Aggregated []string `json:"aggregated,omitempty"`
+	// Collects: the garbage collector of the side that is left runs meanwhile.
+	Collects bool `json:"collects,omitempty"`
+	// MostMissed is after how many missed times the controllers there start a CronJob without a deadline no more; 0: they
+	// always do.
+	MostMissed int `json:"mostMissed,omitempty"`
 	// Back: only what was handed over goes, and what that owns.
 	Back bool `json:"back,omitempty"`
 }
@@ -76,17 +82,30 @@ type Files interface {
 	Save(*Record) error     // returns when it is on the disk
 }
 
+// Known is what is remembered of a hand-over outside of its record. It is plain data.
+type Known struct {
+	Directory string `json:"directory,omitempty"` // of the record, on the host that reaches the stores
+	Digest    string `json:"digest,omitempty"`    // Digest of the record; "" while objects go
+	// Gone is the Digest of the GoneError that a person has acknowledged.
+	Gone string `json:"gone,omitempty"`
+}
+
 // Job is a plan and what it is done with.
 type Job struct {
 	Plan
 	From, To, Shared NamedStore // Shared is one of the two
 	Files            Files
-	Run, By          string // of the locks: identifies the run; for people
+	// Known is what a journal knows of this hand-over; nil: that nothing of it was begun.
+	Known   *Known
+	Run, By string // of the locks: identifies the run; for people
+	Now     time.Time
 	// Convert returns a stored value in another group/version, as its kind there. An error where something is lost.
 	Convert func(value []byte, apiVersion string) ([]byte, error)
 
-	fields objects.Finder
-	views  map[string]*pair.View // by resource
+	brought map[string]bool // UIDs of controllers that have gone to the other store before
+	served  map[string]bool // aggregated groups there
+	fields  objects.Finder
+	views   map[string]*pair.View // by resource
 }
 
 // NamedStore is a store under its name in the plan.
@@ -107,6 +126,20 @@ func (e *RefusedError) Error() string {
 		reasons = reasons[:most]
 	}
 	return "it cannot be handed over:\n  " + strings.Join(reasons, "\n  ") + more
+}
+
+// GoneError says that of the objects that were handed over so many are in neither store as nobody deletes: a store that
+// was emptied looks like that.
+type GoneError struct {
+	Keys   []string `json:"keys"` // the first of them
+	Gone   int      `json:"gone"`
+	Of     int      `json:"of"`
+	Digest string   `json:"digest"` // of the identities of all that are gone
+}
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("%d of %d objects that were handed over are in neither store, such as %s", e.Gone, e.Of,
+		strings.Join(e.Keys, ", "))
 }
 
 // ErrBothWritten is wrapped when an object was written in both stores: which of the two is right, a person decides.
@@ -130,6 +163,15 @@ func (j *Job) each(ctx context.Context, store NamedStore, resource string,
 			return visit(e, &envelope, &meta)
 		})
 	return err
+}
+
+// resourceOf is the resource of a key; nil for none of these.
+func (j *Job) resourceOf(key string) *Resource {
+	at := slices.IndexFunc(j.Resources, func(r Resource) bool { return strings.HasPrefix(key, j.Prefix+"/"+r.Key+"/") })
+	if at < 0 {
+		return nil
+	}
+	return &j.Resources[at]
 }
 
 // identity is an object as what it owns names it: by its UID, in its namespace alone. What says elsewhere that it is

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
@@ -423,49 +424,45 @@ func TestAdopted(t *testing.T) {
 func TestWhatStandsAgainstIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*world)
-		back    bool
 		says    string
 	}{
 		"another object of the name": {func(w *world) {
 			w.modern.put(deployment, settled("apps/v1", "Deployment", "web", "other", ""))
-		}, false, "another object of this name is there already, with UID other"},
+		}, "another object of this name is there already, with UID other"},
 		"being deleted": {func(w *world) {
 			value := string(w.core.entries[deployment].Value)
 			w.core.put(deployment, strings.Replace(value, `"generation"`, `"deletionTimestamp":"2020-01-01T00:00:00Z",`+
 				`"generation"`, 1))
-		}, false, "is being deleted"},
-		"encrypted": {func(w *world) { w.core.put(deployment, "k8s:enc:aescbc:v1:key1:xyz") }, false, "encrypted"},
+		}, "is being deleted"},
+		"encrypted": {func(w *world) { w.core.put(deployment, "k8s:enc:aescbc:v1:key1:xyz") }, "encrypted"},
 		"a version that is not read": {func(w *world) {
 			w.core.put(deployment, settled(older, "Deployment", "web", "d1", ""))
-		}, false, "is stored as extensions/v1beta1, which is not read there: not converted"},
+		}, "is stored as extensions/v1beta1, which is not read there: not converted"},
 		"a field that is dropped": {func(w *world) {
 			value := string(w.core.entries[deployment].Value)
 			w.core.put(deployment, strings.Replace(value, `"spec":{`, `"spec":{"novelty":1,`, 1))
-		}, false, "has fields that are dropped there: spec.novelty"},
+		}, "has fields that are dropped there: spec.novelty"},
 		"what scales it": {func(w *world) {
 			w.core.put("/registry/horizontalpodautoscalers/default/h",
 				settled("autoscaling/v1", "HorizontalPodAutoscaler", "h", "h1", ""))
-		}, false, "horizontalpodautoscalers/default/h: refers to what goes by its name"},
+		}, "horizontalpodautoscalers/default/h: refers to what goes by its name"},
 		"what stays controls it": {func(w *world) {
 			w.core.put(deployment, settled("apps/v1", "Deployment", "web", "d1",
 				ownedBy("example.com/v1", "Deployment", "c1")))
-		}, false, "is controlled by the Deployment.example.com x, which is not handed over"},
+		}, "is controlled by the Deployment.example.com x, which stays"},
 		"what serves metrics is on one side": {func(w *world) {
 			w.core.put("/registry/apiregistration.k8s.io/apiservices/v1.", "{}")
 			w.core.put("/registry/apiregistration.k8s.io/apiservices/v1beta1.metrics.k8s.io", "{}")
-		}, false, "the controllers there find no metrics.k8s.io"},
+		}, "the controllers there find no metrics.k8s.io"},
 		"written in both stores": {func(w *world) {
 			w.modern.put(deployment, settled("apps/v1", "Deployment", "web", "d1", `"labels":{"a":"b"},`))
-		}, false, "was written in both stores"},
-		"no record": {func(w *world) {
-			delete(w.core.entries, deployment)
-		}, true, "there is no record of what was handed over"},
+		}, "was written in both stores"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			test.prepare(w)
 			core, modern := maps.Clone(w.core.entries), maps.Clone(w.modern.entries)
-			for _, do := range []func(context.Context) error{w.job(test.back).Check, w.job(test.back).Move} {
+			for _, do := range []func(context.Context) error{w.job(false).Check, w.job(false).Move} {
 				if err := do(t.Context()); err == nil || !strings.Contains(err.Error(), test.says) {
 					t.Errorf("%v, want %q", err, test.says)
 				}
@@ -580,6 +577,356 @@ func TestAClientThatWritesMeanwhile(t *testing.T) {
 		w.isForth(t, fmt.Sprintf("written at %d", at))
 		if wrote && !bytes.Contains(w.modern.entries[deployment].Value, []byte("a client")) {
 			t.Errorf("written at %d: it is lost: %s", at, w.modern.entries[deployment].Value)
+		}
+	}
+}
+
+// TestTheWayBackWantsItsRecord: a record that is missing, or another one, brings nothing back, and that is no end of
+// the way back, whatever others have created on the legacy side meanwhile.
+func TestTheWayBackWantsItsRecord(t *testing.T) {
+	w := newWorld()
+	if _, err := w.job(false).Begin(); err != nil || w.record == nil {
+		t.Fatalf("nothing is kept from the beginning: %v", err)
+	}
+	if err := w.job(false).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := w.job(false).Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const recreated = "/registry/deployments/default/addon"
+	w.core.put(recreated, settled("apps/v1", "Deployment", "addon", "a1", ""))
+	record, modern := w.record, keys(w.modern)
+	refused := func(says string, back bool) {
+		t.Helper()
+		j := w.job(back)
+		j.Known = &handover.Known{Directory: "/kept", Digest: digest}
+		_, beginning := j.Begin()
+		for _, err := range []error{beginning, j.Check(t.Context()), j.Move(t.Context()), j.Adopted(t.Context())} {
+			if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "/kept") {
+				t.Errorf("%v, want %q", err, says)
+			}
+		}
+		if keys(w.modern) != modern {
+			t.Error("something was moved")
+		}
+	}
+	for _, back := range []bool{false, true} {
+		w.record = nil
+		refused("there is no record of what was handed over", back)
+		w.record = bytes.Replace(record, []byte(`"uid":"d1"`), []byte(`"uid":"d9"`), 1)
+		refused("is not the one that was written then", back)
+	}
+	w.record = record
+	for range 2 { // the way back changes the record, and is begun again
+		j := w.job(true)
+		j.Known = &handover.Known{Digest: digest}
+		if err := j.Move(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	delete(w.core.entries, recreated)
+	w.isBack(t, "with the record")
+}
+
+// TestAStoreThatWasEmptied: on the way back, and where the objects went, too many that are nowhere are not taken for
+// deleted, until a person has said so.
+func TestAStoreThatWasEmptied(t *testing.T) {
+	for _, test := range []struct {
+		all, gone int
+		stops     bool
+	}{{1, 1, true}, {2, 1, false}, {4, 3, false}, {5, 2, false}, {5, 3, true}, {6, 3, false}, {6, 4, true}, {6, 6, true}} {
+		w := newWorld()
+		name := func(i int) string { return fmt.Sprintf("/registry/deployments/default/web%d", i) }
+		for i := 1; i < test.all; i++ {
+			w.core.put(name(i), settled("apps/v1", "Deployment", fmt.Sprintf("web%d", i), fmt.Sprintf("u%d", i), ""))
+		}
+		if err := w.job(false).Move(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		delete(w.modern.entries, deployment)
+		for i := 1; i < test.gone; i++ {
+			delete(w.modern.entries, name(i))
+		}
+		gone, stops := errors.AsType[*handover.GoneError](w.job(true).Check(t.Context()))
+		_, forth := errors.AsType[*handover.GoneError](w.job(false).Adopted(t.Context()))
+		if stops != test.stops || forth != test.stops {
+			t.Errorf("%d of %d are gone: stops %t and %t, want %t", test.gone, test.all, stops, forth, test.stops)
+		}
+		if !stops {
+			continue
+		}
+		if gone.Gone != test.gone || gone.Of != test.all || !strings.Contains(gone.Error(), deployment) {
+			t.Errorf("%d of %d are gone: %v", test.gone, test.all, gone)
+		}
+		acknowledged := func() *handover.Job {
+			j := w.job(true)
+			j.Known = &handover.Known{Gone: gone.Digest}
+			return j
+		}
+		if test.gone < test.all {
+			value := w.modern.entries[name(test.gone)]
+			delete(w.modern.entries, name(test.gone))
+			if err := acknowledged().Check(t.Context()); err == nil {
+				t.Error("one more is gone, and that was not acknowledged")
+			}
+			w.modern.entries[name(test.gone)] = value
+		}
+		if err := acknowledged().Move(t.Context()); err != nil {
+			t.Errorf("acknowledged: %v", err)
+		}
+	}
+}
+
+// TestAControllerThatWentBefore: an object goes after the custom resource that controls it, when that is in the other
+// store as the same object and no longer in this one, and no garbage collector took it for gone.
+func TestAControllerThatWentBefore(t *testing.T) {
+	const custom = "/registry/example.com/webs/default/x"
+	resource := func(uid string) string {
+		return `{"apiVersion":"example.com/v1","kind":"Web","metadata":{"name":"x","namespace":"default","uid":"` +
+			uid + `"}}`
+	}
+	for name, test := range map[string]struct {
+		prepare func(*world)
+		collect bool
+		goes    bool
+	}{
+		"went":            {func(w *world) { w.modern.put(custom, resource("c1")) }, false, true},
+		"stayed":          {func(w *world) { w.core.put(custom, resource("c1")) }, false, false},
+		"created again":   {func(w *world) { w.modern.put(custom, resource("c2")) }, false, false},
+		"a collector ran": {func(w *world) { w.modern.put(custom, resource("c1")) }, true, false},
+		"is in both of them": {func(w *world) {
+			w.core.put(custom, resource("c1"))
+			w.modern.put(custom, resource("c1"))
+		}, false, false},
+	} {
+		w := newWorld()
+		test.prepare(w)
+		w.core.put(deployment, settled("apps/v1", "Deployment", "web", "d1", ownedBy("example.com/v1", "Web", "c1")))
+		j := w.job(false)
+		j.Collects = test.collect
+		if err := j.Move(t.Context()); (err == nil) != test.goes {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !test.goes {
+			continue
+		}
+		err := w.job(true).Check(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "is controlled by the Web.example.com x, which stays") {
+			t.Errorf("%s, and the way back: %v", name, err)
+		}
+		w.core.put(custom, resource("c1"))
+		delete(w.modern.entries, custom)
+		if err := w.job(true).Move(t.Context()); err != nil {
+			t.Errorf("%s, and back after it: %v", name, err)
+		}
+	}
+}
+
+// TestABusyClusterIsAdopted: what clients, nodes and evictions do to pods is no matter of the hand-over; what its
+// controllers do is.
+func TestABusyClusterIsAdopted(t *testing.T) {
+	const daemon, set, other = "/registry/daemonsets/default/agent", "/registry/statefulsets/default/db",
+		"/registry/replicasets/default/web-9"
+	pod := func(kind, uid, owner, node, revision string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x","namespace":"default","labels":{`+
+			`"controller-revision-hash":%q},%s"uid":%q},"spec":{"nodeName":%q},"status":{"phase":"Running"}}`, revision,
+			ownedBy("apps/v1", kind, owner), uid, node)
+	}
+	pods := func(name string) string { return "/registry/pods/default/" + name }
+	for name, test := range map[string]struct {
+		since func(w *world)
+		says  string
+	}{
+		"nothing":       {func(*world) {}, ""},
+		"a pod evicted": {func(w *world) { delete(w.core.entries, pods("web-a")) }, "is gone"},
+		"a pod too many": {func(w *world) {
+			w.core.put(pods("web-b"), pod("ReplicaSet", "n1", "r1", "one", ""))
+		}, "was created since"},
+		"one for another": {func(w *world) {
+			delete(w.core.entries, pods("web-a"))
+			w.core.put(pods("web-b"), pod("ReplicaSet", "n1", "r1", "one", ""))
+		}, ""},
+		"one of another owner": {func(w *world) {
+			delete(w.core.entries, pods("web-a"))
+			w.core.put(pods("db-1"), pod("StatefulSet", "n1", "s1", "one", "1"))
+		}, "is gone"},
+		"a Deployment scaled": {func(w *world) {
+			w.modern.put(deployment, strings.ReplaceAll(string(w.modern.entries[deployment].Value), `:3`, `:4`))
+			w.core.put(pods("web-b"), pod("ReplicaSet", "n1", "r1", "one", ""))
+		}, ""},
+		"a ReplicaSet scaled by its controller": {func(w *world) {
+			w.modern.put(replicas, strings.ReplaceAll(string(w.modern.entries[replicas].Value), `:3`, `:4`))
+			w.core.put(pods("web-b"), pod("ReplicaSet", "n1", "r1", "one", ""))
+		}, "was created since"},
+		"a Deployment deleted": {func(w *world) {
+			delete(w.modern.entries, deployment)
+			delete(w.modern.entries, replicas)
+			delete(w.core.entries, pods("web-a"))
+		}, ""},
+		"a node more": {func(w *world) {
+			w.core.put(pods("agent-2"), pod("DaemonSet", "n1", "a1", "two", "1"))
+		}, ""},
+		"a pod more on a node": {func(w *world) {
+			w.core.put(pods("agent-2"), pod("DaemonSet", "n1", "a1", "one", "1"))
+		}, "was created since"},
+		"a node less": {func(w *world) {
+			delete(w.core.entries, pods("agent-1"))
+			delete(w.core.entries, "/registry/minions/one")
+		}, ""},
+		"a pod less on a node": {func(w *world) { delete(w.core.entries, pods("agent-1")) }, "is gone"},
+		"a daemon anew": {func(w *world) {
+			delete(w.core.entries, pods("agent-1"))
+			w.core.put(pods("agent-2"), pod("DaemonSet", "n1", "a1", "one", "1"))
+		}, ""},
+		"a daemon of another revision": {func(w *world) {
+			delete(w.core.entries, pods("agent-1"))
+			w.core.put(pods("agent-2"), pod("DaemonSet", "n1", "a1", "one", "2"))
+		}, "is gone"},
+		"a member anew": {func(w *world) {
+			w.core.put(pods("db-0"), pod("StatefulSet", "n1", "s1", "two", "1"))
+		}, ""},
+		"a member of another revision": {func(w *world) {
+			w.core.put(pods("db-0"), pod("StatefulSet", "n1", "s1", "one", "2"))
+		}, "was created since"},
+	} {
+		w := newWorld()
+		w.core.put("/registry/minions/one", "{}")
+		delete(w.core.entries, replicas)
+		delete(w.core.entries, "/registry/pods/default/web-1-a")
+		w.core.put(replicas, settled("apps/v1", "ReplicaSet", "web-1", "r1", ownedBy("apps/v1", "Deployment", "d1")))
+		w.core.put(daemon, settled("apps/v1", "DaemonSet", "agent", "a1", ""))
+		w.core.put(set, settled("apps/v1", "StatefulSet", "db", "s1", ""))
+		w.core.put(other, strings.Replace(settled("apps/v1", "ReplicaSet", "web-9", "r9", ""), `"replicas":2,"up`,
+			`"replicas":1,"up`, 1)) // is being scaled, and is no reason not to look at the others
+		w.core.put(pods("web-a"), pod("ReplicaSet", "p1", "r1", "one", ""))
+		w.core.put(pods("agent-1"), pod("DaemonSet", "p2", "a1", "one", "1"))
+		w.core.put(pods("db-0"), pod("StatefulSet", "p3", "s1", "one", "1"))
+		w.core.put(pods("web-9-a"), pod("ReplicaSet", "p4", "r9", "one", ""))
+		job := func() *handover.Job {
+			j := w.job(false)
+			for key, kind := range map[string]string{"daemonsets": "DaemonSet", "statefulsets": "StatefulSet"} {
+				j.Resources = append(j.Resources, handover.Resource{Key: key, Kind: kind, Reads: []string{"apps/v1"},
+					StoredAs: "apps/v1", Subject: true})
+			}
+			return j
+		}
+		if err := job().Move(t.Context()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, key := range []string{deployment, replicas, daemon, set, other} {
+			w.modern.put(key, strings.Replace(string(w.modern.entries[key].Value), `"status":{`,
+				`"status":{"observedGeneration":3,`, 1))
+		}
+		delete(w.core.entries, pods("web-9-a"))
+		test.since(w)
+		err := job().Adopted(t.Context())
+		_, pods := errors.AsType[*handover.PodsError](err)
+		if (err == nil) != (test.says == "") || err != nil && (!pods || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: Adopted = %v, want %q", name, err, test.says)
+		}
+	}
+}
+
+// TestPodsAreThoseOfTheLastRun: a hand-over that runs again, an hour later, compares with the pods of then.
+func TestPodsAreThoseOfTheLastRun(t *testing.T) {
+	w := newWorld()
+	if err := w.job(false).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	delete(w.core.entries, pod)
+	w.core.put(pod+"2", podOf("apps/v1", "p9", "r1"))
+	w.core.put(pod+"3", podOf("apps/v1", "p10", "r1"))
+	if err := w.job(false).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{deployment, replicas} {
+		w.modern.put(key, strings.Replace(string(w.modern.entries[key].Value), `"status":{`,
+			`"status":{"observedGeneration":3,`, 1))
+	}
+	if err := w.job(false).Adopted(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAutoscalersWantTheirMetrics: where they go, whatever served the metrics before.
+func TestAutoscalersWantTheirMetrics(t *testing.T) {
+	const target = `"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}`
+	for name, test := range map[string]struct{ apiVersion, spec, annotations, serves, says string }{
+		"CPU":             {"autoscaling/v1", `"targetCPUUtilizationPercentage":50`, "", "", "reads metrics.k8s.io"},
+		"none":            {"autoscaling/v1", `"maxReplicas":5`, "", "", "reads metrics.k8s.io"},
+		"served":          {"autoscaling/v1", `"maxReplicas":5`, "", "v1beta1.metrics.k8s.io", ""},
+		"in the new list": {"autoscaling/v2", `"metrics":[{"type":"Resource"}]`, "", "", "reads metrics.k8s.io"},
+		"of containers":   {"autoscaling/v2", `"metrics":[{"type":"ContainerResource"}]`, "", "", "reads metrics.k8s.io"},
+		"of pods":         {"autoscaling/v2", `"metrics":[{"type":"Pods"}]`, "", "", "reads custom.metrics.k8s.io"},
+		"of others": {"autoscaling/v2", `"metrics":[{"type":"External"}]`, "", "v1beta1.metrics.k8s.io",
+			"reads external.metrics.k8s.io"},
+		"in an annotation": {"autoscaling/v1", `"maxReplicas":5`, `[{"type":"Object"}]`, "v1beta1.metrics.k8s.io",
+			"reads custom.metrics.k8s.io"},
+	} {
+		w := newWorld()
+		annotations, _ := json.Marshal(map[string]string{"autoscaling.alpha.kubernetes.io/metrics": test.annotations})
+		if test.annotations == "" {
+			annotations = []byte("{}")
+		}
+		w.core.put("/registry/horizontalpodautoscalers/default/h", fmt.Sprintf(`{"apiVersion":%q,`+
+			`"kind":"HorizontalPodAutoscaler","metadata":{"name":"h","namespace":"default","uid":"h1","annotations":%s},`+
+			`"spec":{%s,%s}}`, test.apiVersion, annotations, target, test.spec))
+		if test.serves != "" {
+			w.modern.put("/registry/apiregistration.k8s.io/apiservices/"+test.serves, "{}")
+		}
+		j := w.job(false)
+		j.Absent, j.Aggregated = nil, []string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"}
+		j.Resources = append(j.Resources, handover.Resource{Key: "horizontalpodautoscalers",
+			Kind: "HorizontalPodAutoscaler", Reads: []string{test.apiVersion}, StoredAs: test.apiVersion})
+		err := j.Check(t.Context())
+		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: Check = %v, want %q", name, err, test.says)
+		}
+	}
+}
+
+// TestCronJobsThatMissedTooManyTimes are not brought to controllers that would start them no more.
+func TestCronJobsThatMissedTooManyTimes(t *testing.T) {
+	const cronJob = "/registry/cronjobs/default/c"
+	now := time.Date(2026, 1, 2, 12, 0, 30, 0, time.UTC)
+	for name, test := range map[string]struct {
+		spec, last string
+		limit      int
+		refused    bool
+	}{
+		"each minute, for 100":      {`"schedule":"* * * * *"`, "2026-01-02T10:20:00Z", 100, false},
+		"each minute, for 101":      {`"schedule":"* * * * *"`, "2026-01-02T10:19:00Z", 100, true},
+		"each day":                  {`"schedule":"0 3 * * *"`, "2026-01-01T03:00:00Z", 100, false},
+		"controllers that start it": {`"schedule":"* * * * *"`, "2026-01-01T10:19:00Z", 0, false},
+		"with a deadline": {`"schedule":"* * * * *","startingDeadlineSeconds":200`,
+			"2026-01-01T10:19:00Z", 100, false},
+		"with one that is too long": {`"schedule":"* * * * *","startingDeadlineSeconds":20000`,
+			"2026-01-01T10:19:00Z", 100, true},
+		"never started, of last year": {`"schedule":"0 3 * * *"`, "", 100, true},
+	} {
+		w := newWorld()
+		status := ""
+		if test.last != "" {
+			status = fmt.Sprintf(`"lastScheduleTime":%q`, test.last)
+		}
+		w.core.put(cronJob, fmt.Sprintf(`{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"c","namespace":`+
+			`"default","uid":"c1","creationTimestamp":"2025-01-02T12:00:00Z"},"spec":{"suspend":true,%s},"status":{%s}}`,
+			test.spec, status))
+		job := func(back bool) *handover.Job {
+			j := w.job(back)
+			j.Now, j.MostMissed = now, test.limit
+			j.Resources = append(j.Resources, handover.Resource{Key: "cronjobs", Kind: "CronJob",
+				Reads: []string{"batch/v1"}, StoredAs: "batch/v1", Subject: true})
+			return j
+		}
+		if err := job(false).Move(t.Context()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		err := job(true).Check(t.Context())
+		if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), "has missed more than 100") {
+			t.Errorf("%s: Check = %v", name, err)
 		}
 	}
 }

@@ -2,9 +2,13 @@ package handover
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,9 +18,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
 
-// Check reports whether the objects can go, and changes nothing. Errors: *RefusedError; a store that cannot be read.
+// Check reports whether the objects can go, and changes nothing. Errors: *RefusedError; *GoneError; a store that cannot
+// be read.
 func (j *Job) Check(ctx context.Context) error {
-	rec, err := j.Files.Load()
+	rec, err := j.load()
 	if err == nil {
 		_, err = j.judged(ctx, rec, false)
 	}
@@ -29,16 +34,27 @@ func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, er
 	var refused RefusedError
 	if rec == nil {
 		rec = new(Record)
-		if err := j.forgotten(ctx); err != nil {
-			return nil, err
-		}
 	}
 	items, err := j.items(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
+	if j.Back {
+		if err := j.gone(ctx, rec, items); err != nil {
+			return nil, err
+		}
+	}
 	if err := j.compare(ctx, items); err != nil {
 		return nil, err
+	}
+	if err := j.bring(ctx, items); err != nil {
+		return nil, err
+	}
+	var unread []string
+	if !j.Back {
+		if unread, err = j.unread(ctx); err != nil {
+			return nil, err
+		}
 	}
 	for k := range items {
 		i := &items[k]
@@ -51,6 +67,13 @@ func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, er
 		for _, p := range problems {
 			refused.Reasons = append(refused.Reasons, storage.Printable(i.key)+": "+p)
 		}
+	}
+	// What a rolling object owns rolls with it: owners come last.
+	rolling := map[string]bool{}
+	for k := range slices.Backward(items) {
+		i := &items[k]
+		i.rolls = i.rolls || i.rolling || slices.ContainsFunc(i.owners, func(o string) bool { return rolling[o] })
+		rolling[identity(i.key, i.uid)] = i.rolls
 	}
 	absent := j.Absent
 	if j.Back {
@@ -74,11 +97,7 @@ func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, er
 			return nil, err
 		}
 	}
-	if len(items) > 0 && !j.Back {
-		unread, err := j.unread(ctx)
-		if err != nil {
-			return nil, err
-		}
+	if len(items) > 0 {
 		for _, group := range unread {
 			refused.Reasons = append(refused.Reasons, "the controllers there find no "+group+", which an APIService "+
 				"of this side serves: create that one through the other side, too")
@@ -90,26 +109,99 @@ func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, er
 	return items, nil
 }
 
-// forgotten is an error when, on the way back, there is no record although something may have been handed over.
-func (j *Job) forgotten(ctx context.Context) error {
-	for _, r := range j.Resources {
-		if !r.Subject || !j.Back {
-			continue
+// load reads the record. Where the hand-over was begun there is one, and it is the one that was written then: without
+// it nothing would go back, and nothing would say so.
+func (j *Job) load() (*Record, error) {
+	rec, err := j.Files.Load()
+	switch {
+	case err != nil:
+		return nil, err
+	case j.Known == nil:
+		return rec, nil
+	case rec == nil:
+		return nil, &RefusedError{[]string{"there is no record of what was handed over: put it back into " +
+			cmp.Or(j.Known.Directory, "the directory of the snapshots") + ", or name its directory with --snapshots"}}
+	case j.Known.Digest != "" && rec.Digest() != j.Known.Digest:
+		return nil, &RefusedError{[]string{"the record of what was handed over is not the one that was written then: " +
+			"put that one back into " + cmp.Or(j.Known.Directory, "the directory of the snapshots")}}
+	}
+	return rec, nil
+}
+
+// gone looks on the way back for what was handed over and is in neither store: people delete some, an etcd that was
+// emptied has none. What another object owns is left out: that one creates and deletes it; and what had ended, which is
+// deleted when its time is over.
+func (j *Job) gone(ctx context.Context, rec *Record, items []item) error {
+	var asked []Object
+	for _, o := range rec.Objects {
+		r := j.resourceOf(o.Key)
+		envelope, err := storage.ReadEnvelope(o.Value)
+		var meta storage.Meta
+		if err == nil {
+			err = envelope.ReadMeta(&meta)
 		}
-		left, there := 0, 0
-		count := func(n *int) func(etcd.Entry, *storage.Envelope, *storage.Meta) error {
-			return func(etcd.Entry, *storage.Envelope, *storage.Meta) error { *n++; return nil }
-		}
-		err := errors.Join(j.each(ctx, j.To, r.Key, count(&left)), j.each(ctx, j.From, r.Key, count(&there)))
 		if err != nil {
-			return err
+			return fmt.Errorf("in the record, %s: %w", storage.Printable(o.Key), err)
 		}
-		if left == 0 && there > 0 {
-			return &RefusedError{[]string{"there is no record of what was handed over, and there are " + r.Key +
-				" to choose from: put the record back where it was"}}
+		if len(o.Copies) > 0 && len(meta.Owners) == 0 && r != nil && !r.Ended {
+			asked = append(asked, o)
 		}
 	}
-	return nil
+	left, err := j.present(ctx, asked, items)
+	if err != nil {
+		return err
+	}
+	e, digest := &GoneError{Of: len(asked)}, sha256.New()
+	for _, o := range asked {
+		if left[o.UID] {
+			continue
+		}
+		fmt.Fprintf(digest, "%q %q\n", o.Key, o.UID)
+		if e.Gone++; len(e.Keys) < mostKeys {
+			e.Keys = append(e.Keys, storage.Printable(o.Key))
+		}
+	}
+	e.Digest = hex.EncodeToString(digest.Sum(nil))
+	if e.Gone == 0 || e.Gone < e.Of && (e.Of < fewObjects || 2*e.Gone <= e.Of) ||
+		j.Known != nil && j.Known.Gone == e.Digest {
+		return nil
+	}
+	return e
+}
+
+// present are the UIDs of the objects that are among the items, or in the other store.
+func (j *Job) present(ctx context.Context, recorded []Object, items []item) (map[string]bool, error) {
+	left := map[string]bool{}
+	for _, i := range items {
+		left[i.uid] = true
+	}
+	for batch := range slices.Chunk(recorded, batchKeys) {
+		keys := make([]string, len(batch))
+		for i := range batch {
+			keys[i] = batch[i].Key
+		}
+		there, err := j.To.Read(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		for i, o := range batch {
+			left[o.UID] = left[o.UID] || there[i] != nil && isUID(there[i].Value, o.UID)
+		}
+	}
+	return left, nil
+}
+
+const (
+	// fewObjects are so few that people delete more than half of them.
+	fewObjects = 5
+	mostKeys   = 5 // that an error names
+)
+
+// isUID reports whether a stored value is the object of a UID.
+func isUID(value []byte, uid string) bool {
+	envelope, err := storage.ReadEnvelope(value)
+	var meta storage.Meta
+	return err == nil && envelope.ReadIdentity(&meta) == nil && string(meta.UID) == uid
 }
 
 // item is an object on its way.
@@ -119,6 +211,7 @@ type item struct {
 	entry    etcd.Entry // in From
 	value    []byte     // of its copy
 	there    *etcd.Entry
+	owners   []string // identities
 	rolling  bool
 	rolls    bool // its controller there replaces its pods
 }
@@ -141,7 +234,11 @@ func (j *Job) items(ctx context.Context, rec *Record) ([]item, error) {
 			}
 			goes[self] = true
 			e.Key, e.Value = bytes.Clone(e.Key), bytes.Clone(e.Value)
-			byResource[i] = append(byResource[i], item{resource: r, key: string(e.Key), uid: uid, entry: e})
+			of := item{resource: r, key: string(e.Key), uid: uid, entry: e}
+			for _, o := range m.Owners {
+				of.owners = append(of.owners, identity(of.key, string(o.UID)))
+			}
+			byResource[i] = append(byResource[i], of)
 			return nil
 		})
 		if err != nil {
@@ -172,20 +269,30 @@ func (j *Job) judge(i *item, rec *Record, stopped bool) (problems []string) {
 		problems = append(problems, "may create a Job meanwhile, which nothing would end: suspend it until the others "+
 			"have gone over")
 	}
+	if i.resource.Kind == "CronJob" && j.Back {
+		if late := overdue(object, j.MostMissed, j.Now); late != "" {
+			problems = append(problems, late)
+		}
+	}
 	if i.resource.Kind == scaler && !j.Back {
 		target, _ := spec["scaleTargetRef"].(map[string]any)
 		if kind := kindOf(target); !slices.Contains(j.Kinds, kind) {
 			problems = append(problems, fmt.Sprintf("scales a %s, which is not handed over: delete it, and "+
 				"create one in its place on the side that has what it scales", storage.Printable(kind)))
 		}
+		for _, group := range metricsOf(object) {
+			if slices.Contains(j.Aggregated, group) && !j.served[group] {
+				problems = append(problems, "reads "+group+", which no APIService of the other side serves: create one "+
+					"there")
+			}
+		}
 	}
-	owners, _ := meta["ownerReferences"].([]any)
-	for _, o := range owners {
-		owner, _ := o.(map[string]any)
-		if kind := kindOf(owner); owner["controller"] == true && !j.Back && !slices.Contains(j.Kinds, kind) {
-			problems = append(problems, fmt.Sprintf("is controlled by the %s %s, which is not handed over: what acts "+
-				"for that would not find it, and make another one: let that act through the other side first",
-				storage.Printable(kind), storage.Printable(fmt.Sprint(owner["name"]))))
+	if owner := controllerOf(meta); owner != nil && !slices.Contains(j.Kinds, kindOf(owner)) {
+		if uid, _ := owner["uid"].(string); !j.brought[uid] {
+			problems = append(problems, fmt.Sprintf("is controlled by the %s %s, which stays: what acts for that would "+
+				"not find it, and make another one, and a garbage collector there would not find its owner, and delete "+
+				"it: stop what acts for that and take the owner reference out, hand over, and let it act through the "+
+				"other side", storage.Printable(kindOf(owner)), storage.Printable(fmt.Sprint(owner["name"]))))
 		}
 	}
 	if i.rolling = !unseen && rolling(i.resource.Kind, object); i.rolling && !j.Back && !stopped {
@@ -215,8 +322,50 @@ func kindOf(reference map[string]any) string {
 	return kind
 }
 
+// bring looks which controllers of the items that are none of the kinds have gone before: custom resources that are in
+// the other store, as the same objects, and no longer in this one. Where a garbage collector of the side that is left
+// runs, none has: it deletes what they own.
+func (j *Job) bring(ctx context.Context, items []item) error {
+	j.brought = map[string]bool{}
+	if j.Collects {
+		return nil
+	}
+	wanted, groups := map[string]bool{}, map[string]bool{}
+	for _, i := range items {
+		object, err := objects.Decode(i.entry.Value)
+		if err != nil {
+			continue // judge says so
+		}
+		meta, _ := object["metadata"].(map[string]any)
+		owner := controllerOf(meta)
+		if owner == nil || slices.Contains(j.Kinds, kindOf(owner)) {
+			continue
+		}
+		// Keys of custom resources begin with their group, which has a dot; those of built-in ones need not.
+		if _, group, _ := strings.Cut(kindOf(owner), "."); strings.Contains(group, ".") {
+			uid, _ := owner["uid"].(string)
+			wanted[uid], groups[group] = true, true
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		in := func(store NamedStore, is bool) error {
+			return j.each(ctx, store, group, func(_ etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
+				if wanted[string(m.UID)] {
+					j.brought[string(m.UID)] = is
+				}
+				return nil
+			})
+		}
+		if err := errors.Join(in(j.To, true), in(j.From, false)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // unread are the aggregated groups that the controllers would no longer find.
 func (j *Job) unread(ctx context.Context) (groups []string, err error) {
+	j.served = map[string]bool{}
 	if len(j.Aggregated) == 0 {
 		return nil, nil
 	}
@@ -235,9 +384,9 @@ func (j *Job) unread(ctx context.Context) (groups []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	there, err := served(j.To)
+	j.served, err = served(j.To)
 	for _, group := range j.Aggregated {
-		if left[group] && !there[group] {
+		if left[group] && !j.served[group] {
 			groups = append(groups, group)
 		}
 	}

@@ -18,27 +18,43 @@ const (
 	rounds     = 10
 )
 
-// Move does the hand-over, or the way back. Errors: *RefusedError; ErrBothWritten, wrapped; *move.LockedError;
-// a store that fails. It can be called again.
+// Begin leaves an empty record where there is none, before anything else remembers that the hand-over was begun, and
+// returns the Digest of the record. Errors: those of Files; *RefusedError when there should be a record, and is none.
+func (j *Job) Begin() (digest string, err error) {
+	rec, err := j.load()
+	if err == nil && rec == nil {
+		rec = newRecord()
+		err = j.Files.Save(rec)
+	}
+	if err != nil {
+		return "", err
+	}
+	return rec.Digest(), nil
+}
+
+func newRecord() *Record { return &Record{Schema: Schema, Objects: []Object{}, Pods: []Pod{}} }
+
+// Move does the hand-over, or the way back. Errors: *RefusedError; *GoneError; ErrBothWritten, wrapped;
+// *move.LockedError; a store that fails. It can be called again.
 func (j *Job) Move(ctx context.Context) error {
 	release, err := j.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	rec, err := j.Files.Load()
+	rec, err := j.load()
 	if err != nil {
 		return err
 	}
-	for range rounds {
+	for round := range rounds {
 		items, err := j.judged(ctx, rec, true)
 		if err != nil {
 			return err
 		}
 		if rec == nil {
-			rec = &Record{Schema: Schema, Objects: []Object{}, Pods: []Pod{}}
+			rec = newRecord()
 		}
-		if err := j.remember(ctx, rec, items); err != nil || len(items) == 0 {
+		if err := j.remember(ctx, rec, items, round == 0); err != nil || len(items) == 0 {
 			return err
 		}
 		for _, step := range []func(context.Context, []item, *Record) error{j.create, j.rename, j.remove} {
@@ -51,13 +67,16 @@ func (j *Job) Move(ctx context.Context) error {
 		"it and run this again", rounds)
 }
 
-// remember writes the record before anything of these objects changes.
-func (j *Job) remember(ctx context.Context, rec *Record, items []item) error {
-	if rec.Back != j.Back { // it turns round: the pods are those of now
-		rec.Back, rec.Rolling, rec.Pods = j.Back, false, []Pod{}
-		for i := range rec.Objects {
-			rec.Objects[i].Rolls = false
+// remember writes the record before anything of these objects changes. Its pods are those of this run.
+func (j *Job) remember(ctx context.Context, rec *Record, items []item, first bool) error {
+	if rec.Back != j.Back { // it turns round
+		rec.Back = j.Back
+		if err := j.turn(ctx, rec, items); err != nil {
+			return err
 		}
+	}
+	if first {
+		rec.Pods = []Pod{}
 	}
 	for _, i := range items {
 		at, known := rec.at(i.uid)
@@ -69,18 +88,35 @@ func (j *Job) remember(ctx context.Context, rec *Record, items []item) error {
 		if copied := sum(i.value); !j.Back && !slices.Contains(o.Copies, copied) {
 			o.Value, o.Copies = i.entry.Value, append(o.Copies, copied)
 		}
-		rec.Rolling, o.Rolls = rec.Rolling || i.rolling, o.Rolls || i.rolls
+		o.Rolls = o.Rolls || i.rolls
 	}
 	owned, err := j.podsOf(ctx, rec.steady())
 	if err != nil {
 		return err
 	}
 	for _, p := range owned {
-		if !slices.Contains(rec.Pods, p) {
+		if !slices.ContainsFunc(rec.Pods, func(o Pod) bool { return o.UID == p.UID }) {
 			rec.Pods = append(rec.Pods, p)
 		}
 	}
 	return j.Files.Save(rec)
+}
+
+// turn begins the other direction: who rolls is seen anew. What went back and was deleted on the legacy side is no part
+// of what is handed over once more.
+func (j *Job) turn(ctx context.Context, rec *Record, items []item) error {
+	for i := range rec.Objects {
+		rec.Objects[i].Rolls = false
+	}
+	if j.Back {
+		return nil
+	}
+	left, err := j.present(ctx, rec.Objects, items)
+	if err == nil {
+		rec.Objects = slices.DeleteFunc(rec.Objects, func(o Object) bool { return !left[o.UID] })
+		rec.index = nil
+	}
+	return err
 }
 
 // create copies what is not there, and copies again what was written since, and reads all back.

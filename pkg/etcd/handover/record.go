@@ -3,6 +3,7 @@ package handover
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 )
 
@@ -16,8 +17,6 @@ type Record struct {
 	// Pods are those that the objects owned before they went.
 	Pods []Pod `json:"pods"`
 	Back bool  `json:"back,omitempty"` // the direction in which they are going
-	// Rolling: some of them were being rolled out, so their pods go and come.
-	Rolling bool `json:"rolling,omitempty"`
 
 	index map[string]int // of Objects, by UID
 }
@@ -29,20 +28,36 @@ type Object struct {
 	Value []byte `json:"value"` // as it was
 	// Copies are the SHA-256 of what was put in its place; more than one where it was written meanwhile.
 	Copies []string `json:"copies,omitempty"`
-	// Rolls: its pods are of a template that the controllers there have not seen, and are replaced by them.
+	// Rolls: its pods go and come: it was being rolled out or scaled, or they are of a template that the controllers
+	// there have not seen.
 	Rolls bool `json:"rolls,omitempty"`
 }
 
 // Pod is one that an object owns.
 type Pod struct {
-	Key string `json:"key"`
-	UID string `json:"uid"`
+	Key      string `json:"key"`
+	UID      string `json:"uid"`
+	Owner    string `json:"owner,omitempty"` // UID of the object
+	Node     string `json:"node,omitempty"`
+	Revision string `json:"revision,omitempty"` // of its owner's template, as its label says; "" where it has none
+}
+
+// Digest is that of the objects that were handed over, as they were. It stays on the way back, on which a record gets
+// the direction, the pods of then, and objects that were created since.
+func (r *Record) Digest() string {
+	h := sha256.New()
+	for _, o := range r.Objects {
+		if len(o.Copies) > 0 {
+			fmt.Fprintf(h, "%q %q %q %q\n", o.Key, o.UID, sum(o.Value), o.Copies)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // at is where the object of a UID is.
 func (r *Record) at(uid string) (int, bool) {
 	if r.index == nil {
-		r.index = map[string]int{}
+		r.index = make(map[string]int, len(r.Objects))
 		for i, o := range r.Objects {
 			r.index[o.UID] = i
 		}

@@ -1,10 +1,13 @@
 package handover
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
+	"github.com/robfig/cron/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kubefusion/fusionctl/pkg/storage"
@@ -12,9 +15,12 @@ import (
 )
 
 // observed are the numbers of status.observedGeneration. Source: generated.proto of apps and extensions, every version.
-var observed = map[string]protowire.Number{"Deployment": 1, "ReplicaSet": 3, "StatefulSet": 1, "DaemonSet": 5}
+var observed = map[string]protowire.Number{"Deployment": 1, "ReplicaSet": 3, "StatefulSet": 1, daemonSet: 5}
 
-const scaler = "HorizontalPodAutoscaler"
+const (
+	scaler    = "HorizontalPodAutoscaler"
+	daemonSet = "DaemonSet"
+)
 
 // rolling reports whether a controller is at work on an object: its pods go and come.
 func rolling(kind string, object map[string]any) bool {
@@ -31,7 +37,7 @@ func rolling(kind string, object map[string]any) bool {
 	switch {
 	case number(status["observedGeneration"]) < number(meta["generation"]):
 		return true
-	case kind == "DaemonSet":
+	case kind == daemonSet:
 		desired := number(status["desiredNumberScheduled"])
 		return number(status["currentNumberScheduled"]) != desired ||
 			strategy(spec) == "RollingUpdate" && status["updatedNumberScheduled"] != nil &&
@@ -62,7 +68,7 @@ func partition(spec map[string]any) int64 {
 // Source: run, 1.36.3 to 1.15.12, templates changed meanwhile; pkg/controller/history of both.
 func revised(i *item, rec *Record, object map[string]any) bool {
 	at, known := rec.at(i.uid)
-	if !known || i.resource.Kind != "StatefulSet" && i.resource.Kind != "DaemonSet" {
+	if !known || i.resource.Kind != "StatefulSet" && i.resource.Kind != daemonSet {
 		return false
 	}
 	before, err := objects.Decode(rec.Objects[at].Value)
@@ -84,17 +90,20 @@ func ended(object map[string]any) bool {
 	})
 }
 
-func unobserved(key string, value []byte) error {
+// unobserved is the generation of an object, and an error when no controller has written that it has seen it.
+func unobserved(kind, key string, value []byte) (generation int64, _ error) {
 	object, err := objects.Decode(value)
 	if err != nil {
-		return fmt.Errorf("%s: %w", storage.Printable(key), err)
+		return 0, fmt.Errorf("%s: %w", storage.Printable(key), err)
 	}
 	meta, _ := object["metadata"].(map[string]any)
 	status, _ := object["status"].(map[string]any)
-	if meta["deletionTimestamp"] == nil && number(status["observedGeneration"]) < number(meta["generation"]) {
-		return fmt.Errorf("%s: no controller has looked at it yet", storage.Printable(key))
+	generation = number(meta["generation"])
+	if observed[kind] != 0 && meta["deletionTimestamp"] == nil &&
+		number(status["observedGeneration"]) < generation {
+		return generation, fmt.Errorf("%s: no controller has looked at it yet", storage.Printable(key))
 	}
-	return nil
+	return generation, nil
 }
 
 // number is a whole number, however it was decoded; 0 for none.
@@ -110,4 +119,78 @@ func number(value any) int64 {
 		return int64(value)
 	}
 	return 0
+}
+
+// metricsOf are the aggregated groups that the controller reads for an autoscaler. Without a metric it reads the use of
+// CPU. Source: pkg/apis/autoscaling of every version; v1 has the metrics of the others in an annotation.
+func metricsOf(autoscaler map[string]any) (groups []string) {
+	meta, _ := autoscaler["metadata"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	spec, _ := autoscaler["spec"].(map[string]any)
+	metrics, _ := spec["metrics"].([]any)
+	if text, is := annotations["autoscaling.alpha.kubernetes.io/metrics"].(string); is {
+		var more []any
+		if json.Unmarshal([]byte(text), &more) == nil {
+			metrics = append(slices.Clone(metrics), more...)
+		}
+	}
+	const resources = "metrics.k8s.io"
+	if len(metrics) == 0 || spec["targetCPUUtilizationPercentage"] != nil {
+		groups = append(groups, resources)
+	}
+	for _, m := range metrics {
+		metric, _ := m.(map[string]any)
+		group := map[any]string{"Resource": resources, "ContainerResource": resources,
+			"Pods": "custom.metrics.k8s.io", "Object": "custom.metrics.k8s.io",
+			"External": "external.metrics.k8s.io"}[metric["type"]]
+		if group != "" && !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// overdue says that a CronJob has missed more of its times than the controllers there start it after; "" when not. A
+// limit of 0 is none. The times are those of the zone of now, as for the controllers of that machine.
+func overdue(cronJob map[string]any, limit int, now time.Time) string {
+	meta, _ := cronJob["metadata"].(map[string]any)
+	spec, _ := cronJob["spec"].(map[string]any)
+	status, _ := cronJob["status"].(map[string]any)
+	text, _ := spec["schedule"].(string)
+	if limit == 0 {
+		return ""
+	}
+	since, there := moment(status["lastScheduleTime"])
+	if !there {
+		since, _ = moment(meta["creationTimestamp"])
+	}
+	if spec["startingDeadlineSeconds"] != nil {
+		deadline := now.Add(-time.Duration(number(spec["startingDeadlineSeconds"])) * time.Second)
+		since = slices.MaxFunc([]time.Time{since, deadline}, time.Time.Compare)
+	}
+	since = since.In(now.Location())
+	schedule, err := cron.ParseStandard(text)
+	if err != nil {
+		return fmt.Sprintf("has the schedule %q: %v", text, err)
+	}
+	for range limit {
+		if since = schedule.Next(since); since.IsZero() || since.After(now) {
+			return ""
+		}
+	}
+	if since = schedule.Next(since); since.IsZero() || since.After(now) {
+		return ""
+	}
+	return fmt.Sprintf("has missed more than %d of its times, after which the controllers there start it no more: set "+
+		"or decrease spec.startingDeadlineSeconds, to 200 for example", limit)
+}
+
+// moment is a time, however it was decoded.
+func moment(value any) (time.Time, bool) {
+	text, is := value.(string)
+	if !is {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	return at, err == nil
 }

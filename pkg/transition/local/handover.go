@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,11 +31,10 @@ func (h *Host) handOver(ctx context.Context, o *transition.Objects) error {
 // withObjects does something with the stores and the record of a hand-over.
 func (h *Host) withObjects(ctx context.Context, o *transition.Objects,
 	do func(*handover.Job, context.Context) error) error {
-	if err := filetree.Private(h.Snapshots); err != nil {
+	job, err := h.job(o)
+	if err != nil {
 		return err
 	}
-	job := &handover.Job{Plan: o.Plan, Files: recordFile(filepath.Join(h.Snapshots, o.Record+".json")),
-		Run: "transition " + o.Record, By: "fusionctl transition: " + strings.Join(o.Names, ", "), Convert: lossless}
 	for _, of := range []struct {
 		store *plan.Store
 		as    *handover.NamedStore
@@ -50,6 +50,45 @@ func (h *Host) withObjects(ctx context.Context, o *transition.Objects,
 		job.Shared = job.To
 	}
 	return do(job, ctx)
+}
+
+// job is a hand-over with its record, without stores. The record lies in the directory of the snapshots, or where the
+// journal says.
+func (h *Host) job(o *transition.Objects) (*handover.Job, error) {
+	if err := filetree.Private(h.Snapshots); err != nil {
+		return nil, err
+	}
+	job := &handover.Job{Plan: o.Plan, Known: o.Known, Run: "transition " + o.Record, Now: time.Now(),
+		By: "fusionctl transition: " + strings.Join(o.Names, ", "), Convert: lossless}
+	file := recordFile(filepath.Join(h.Snapshots, o.Record+".json"))
+	job.Files = file
+	if o.Known == nil || o.Known.Directory == "" {
+		return job, nil
+	}
+	other := recordFile(filepath.Join(o.Known.Directory, o.Record+".json"))
+	if r, err := file.Load(); err == nil && (r == nil || o.Known.Digest != "" && r.Digest() != o.Known.Digest) {
+		if r, err := other.Load(); err == nil && r != nil {
+			job.Files = other
+		}
+	}
+	return job, nil
+}
+
+// Keep begins the record of a hand-over where there is none.
+func (h *Host) Keep(_ context.Context, _ string, o *transition.Objects) (*handover.Known, error) {
+	if h.Rehearsal != "" {
+		return nil, nil
+	}
+	job, err := h.job(o)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := job.Begin()
+	if err != nil {
+		return nil, err
+	}
+	directory, err := filepath.Abs(filepath.Dir(string(job.Files.(recordFile))))
+	return &handover.Known{Directory: directory, Digest: digest}, err
 }
 
 // recordFile keeps the record of a hand-over.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
@@ -33,11 +34,12 @@ type Hello struct {
 	Wait      time.Duration   `json:"wait"`      // how long a component may take to start or to stop
 }
 
-// request is every further one: an action, a check or a look at stores.
+// request is every further one: an action, a check, a look at stores or at the record of a hand-over.
 type request struct {
-	Do    *transition.Action `json:"do,omitempty"`
-	Check *transition.Check  `json:"check,omitempty"`
-	Look  *transition.Watch  `json:"look,omitempty"`
+	Do    *transition.Action  `json:"do,omitempty"`
+	Check *transition.Check   `json:"check,omitempty"`
+	Look  *transition.Watch   `json:"look,omitempty"`
+	Keep  *transition.Objects `json:"keep,omitempty"`
 }
 
 // answer is one line for each request, after any number of those that say that it is at work. No error: done, or found.
@@ -47,6 +49,10 @@ type answer struct {
 	Working bool   `json:"working,omitempty"`
 	// Seen is what stores showed of themselves, also beside an error.
 	Seen map[string]witness.Sight `json:"seen,omitempty"`
+	Kept *handover.Known          `json:"kept,omitempty"`
+	// Gone and Pods are the errors of those types, of which Error has the text.
+	Gone *handover.GoneError `json:"gone,omitempty"`
+	Pods *handover.PodsError `json:"pods,omitempty"`
 }
 
 const (
@@ -112,26 +118,43 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open func(Hello) (t
 		err := decode(line, &r)
 		switch {
 		case err != nil:
-		case r.Do != nil && r.Check == nil && r.Look == nil:
+		case r.of() != 1:
+			err = errors.New("a request wants one action, one check or one look")
+		case r.Do != nil:
 			err = say.working(func() error { return runner.Do(ctx, hello.Host.Name, r.Do) })
-		case r.Check != nil && r.Do == nil && r.Look == nil:
+		case r.Check != nil:
 			err = say.working(func() error { return runner.Check(ctx, hello.Host.Name, r.Check) })
-		case r.Look != nil && r.Do == nil && r.Check == nil:
+		case r.Keep != nil:
+			err = say.working(func() (err error) {
+				a.Kept, err = runner.Keep(ctx, hello.Host.Name, r.Keep)
+				return err
+			})
+		case r.Look != nil:
 			err = say.working(func() (err error) {
 				a.Seen, err = runner.Look(ctx, hello.Host.Name, r.Look)
 				return err
 			})
-		default:
-			err = errors.New("a request wants one action, one check or one look")
 		}
 		if err != nil {
 			a.Error = err.Error()
+			a.Gone, _ = errors.AsType[*handover.GoneError](err)
+			a.Pods, _ = errors.AsType[*handover.PodsError](err)
 		}
 		if err := say.answer(a); err != nil {
 			return err
 		}
 	}
 	return broken
+}
+
+// of is how many things a request wants.
+func (r *request) of() (n int) {
+	for _, wanted := range []bool{r.Do != nil, r.Check != nil, r.Look != nil, r.Keep != nil} {
+		if wanted {
+			n++
+		}
+	}
+	return n
 }
 
 // decode refuses fields that this program does not know: a newer one means something by them.
@@ -218,6 +241,12 @@ func (h *Hosts) Look(ctx context.Context, host string, w *transition.Watch) (map
 	return got.Seen, err
 }
 
+// Keep asks for the record of a hand-over.
+func (h *Hosts) Keep(ctx context.Context, host string, o *transition.Objects) (*handover.Known, error) {
+	got, err := h.ask(ctx, host, request{Keep: o})
+	return got.Kept, err
+}
+
 func (h *Hosts) ask(ctx context.Context, host string, r request) (answer, error) {
 	a, err := h.agent(ctx, host)
 	if err != nil {
@@ -229,10 +258,31 @@ func (h *Hosts) ask(ctx context.Context, host string, r request) (answer, error)
 		return answer{}, fmt.Errorf("host %s did not answer, and may have done it: %w", host, err)
 	}
 	if got.Error != "" {
-		return got, errors.New(visible.Text(got.Error)) // a line of another machine
+		return got, got.err()
 	}
 	return got, nil
 }
+
+// err is the error of an answer: a line of another machine.
+func (a *answer) err() error {
+	e := &farError{text: visible.Text(a.Error)}
+	switch {
+	case a.Gone != nil:
+		e.cause = a.Gone
+	case a.Pods != nil:
+		e.cause = a.Pods
+	}
+	return e
+}
+
+// farError is the error of another machine, with what it is where that matters.
+type farError struct {
+	text  string
+	cause error
+}
+
+func (e *farError) Error() string { return e.text }
+func (e *farError) Unwrap() error { return e.cause }
 
 // limit is how long a request may take.
 func (h *Hosts) limit(r request) time.Duration {
@@ -372,4 +422,12 @@ func (b *Both) Look(ctx context.Context, host string, w *transition.Watch) (map[
 		return b.Away.Look(ctx, host, w)
 	}
 	return b.Here.Look(ctx, host, w)
+}
+
+// Keep asks for the record of a hand-over.
+func (b *Both) Keep(ctx context.Context, host string, o *transition.Objects) (*handover.Known, error) {
+	if b.isAway(host) {
+		return b.Away.Keep(ctx, host, o)
+	}
+	return b.Here.Keep(ctx, host, o)
 }

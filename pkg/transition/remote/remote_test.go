@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
@@ -50,6 +51,12 @@ func (m *machine) Do(ctx context.Context, host string, a *transition.Action) err
 }
 
 func (m *machine) Check(_ context.Context, _ string, c *transition.Check) error {
+	switch c.Kind {
+	case transition.MayGo:
+		return fmt.Errorf("wrapped: %w", &handover.GoneError{Keys: []string{"a"}, Gone: 1, Of: 1, Digest: "d"})
+	case transition.Adopted:
+		return fmt.Errorf("wrapped: %w", &handover.PodsError{Pods: []string{"p"}})
+	}
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	text, there := m.files[c.Path]
@@ -67,6 +74,11 @@ func (m *machine) Look(_ context.Context, host string, w *transition.Watch) (map
 		return seen, errors.New("store " + w.Stores[1].Name + ": does not answer")
 	}
 	return seen, nil
+}
+
+// Keep knows every record.
+func (m *machine) Keep(_ context.Context, host string, o *transition.Objects) (*handover.Known, error) {
+	return &handover.Known{Directory: "/of/" + host, Digest: o.Record}, nil
 }
 
 // pipe is a connection to an agent in this process. It breaks at its last permitted request: before it arrives, or once
@@ -149,6 +161,27 @@ func TestLooksComeFromAnotherMachine(t *testing.T) {
 	seen, err = both.Look(t.Context(), "cp-1", &transition.Watch{Stores: []plan.Store{core, modern}})
 	if err == nil || !strings.Contains(err.Error(), "modern: does not answer") || seen["core"].Revision != 7 {
 		t.Errorf("Look with a silent store = %v, %v", seen, err)
+	}
+}
+
+// TestHandOversAreKnownOnAnotherMachine: where their records lie, and the errors about which a person decides.
+func TestHandOversAreKnownOnAnotherMachine(t *testing.T) {
+	left := 1 << 30
+	hosts := &Hosts{Hosts: []transition.Host{host}, Connect: connect(&machine{}, &left, false)}
+	defer hosts.Close()
+	both := &Both{Away: hosts}
+	kept, err := both.Keep(t.Context(), "cp-1", &transition.Objects{Record: "hand-over-x"})
+	if err != nil || kept == nil || *kept != (handover.Known{Directory: "/of/cp-1", Digest: "hand-over-x"}) {
+		t.Errorf("Keep = %+v, %v", kept, err)
+	}
+	err = both.Check(t.Context(), "cp-1", &transition.Check{Kind: transition.MayGo})
+	if gone, is := errors.AsType[*handover.GoneError](err); !is || gone.Digest != "d" ||
+		!strings.HasPrefix(err.Error(), "wrapped: 1 of 1 objects") {
+		t.Errorf("objects that are gone: %v", err)
+	}
+	err = both.Check(t.Context(), "cp-1", &transition.Check{Kind: transition.Adopted})
+	if pods, is := errors.AsType[*handover.PodsError](err); !is || len(pods.Pods) != 1 {
+		t.Errorf("pods: %v", err)
 	}
 }
 
@@ -340,6 +373,10 @@ func (s slow) Do(ctx context.Context, _ string, _ *transition.Action) error {
 }
 
 func (slow) Check(context.Context, string, *transition.Check) error { return nil }
+
+func (slow) Keep(context.Context, string, *transition.Objects) (*handover.Known, error) {
+	return nil, nil
+}
 
 func (slow) Look(context.Context, string, *transition.Watch) (map[string]witness.Sight, error) {
 	return nil, nil
