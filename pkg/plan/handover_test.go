@@ -90,7 +90,7 @@ func TestDaemonSetsStayWhereTheirPodsCannotBePlaced(t *testing.T) {
 // TestDisabledFieldsAreDropped: a version that describes a field and has its feature gate off by default keeps it in
 // nothing that is handed back, unless its API servers turn the gate on.
 func TestDisabledFieldsAreDropped(t *testing.T) {
-	p, err := handed(t, "split-1.15-1.36.yaml", "jobs.batch, deployments.apps")
+	p, err := handed(t, "split-1.15-1.36.yaml", "jobs.batch, cronjobs.batch, deployments.apps")
 	if err != nil {
 		t.Fatal(err)
 	}
