@@ -108,7 +108,8 @@ func TestDisabledFieldsAreDropped(t *testing.T) {
 	servers := 0
 	for i := range p.Components {
 		if c := &p.Components[i]; c.Side == pair.Legacy && c.Kind == kubever.APIServer {
-			c.Args, servers = append(c.Args, plan.Arg{Name: "feature-gates", Value: "A=false, TTLAfterFinished=true"}), servers+1
+			gates := plan.Arg{Name: "feature-gates", Value: "A=false, TTLAfterFinished=true"}
+			c.Args, servers = append(c.Args, gates), servers+1
 		}
 	}
 	if paths, _ := p.Drops("jobs", pair.Legacy); servers == 0 || slices.Contains(paths, ttl) {

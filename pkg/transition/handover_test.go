@@ -217,7 +217,8 @@ func TestObjectsThatAreGoneStopTheWayBack(t *testing.T) {
 		c.kept = &handover.Known{Directory: "/kept", Digest: "after"}
 		c.judged = func(kind string, o *Objects) error {
 			if o.Plan.Back && kind == at && o.Known.Gone != gone {
-				return &handover.GoneError{Keys: []string{"/registry/deployments/default/web"}, Gone: 1, Of: 1, Digest: gone}
+				return &handover.GoneError{Keys: []string{"/registry/deployments/default/web"}, Gone: 1, Of: 1,
+					Digest: gone}
 			}
 			return nil
 		}

@@ -204,8 +204,8 @@ func checkAll(ctx context.Context, r Runner, host string, checks []Check) error 
 		err := r.Check(ctx, host, &checks[i])
 		if pods, is := errors.AsType[*handover.PodsError](err); is {
 			// what became of pods since, a person may know
-			err = r.Do(ctx, host, &Action{Kind: ByHand, Text: fmt.Sprintf("see what became of these pods, and that the "+
-				"controllers there did not replace them because of the hand-over:\n%v", pods)})
+			err = r.Do(ctx, host, &Action{Kind: ByHand, Text: fmt.Sprintf("see what became of these pods, and that "+
+				"the controllers there did not replace them because of the hand-over:\n%v", pods)})
 		}
 		problems = append(problems, err)
 	}

@@ -69,8 +69,8 @@ type Plan struct {
 	Aggregated []string `json:"aggregated,omitempty"`
 	// Collects: the garbage collector of the side that is left runs meanwhile.
 	Collects bool `json:"collects,omitempty"`
-	// MostMissed is after how many missed times the controllers there start a CronJob without a deadline no more; 0: they
-	// always do.
+	// MostMissed is after how many missed times the controllers there start a CronJob without a deadline no more;
+	// 0: they always do.
 	MostMissed int `json:"mostMissed,omitempty"`
 	// Back: only what was handed over goes, and what that owns.
 	Back bool `json:"back,omitempty"`

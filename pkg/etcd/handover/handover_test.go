@@ -636,7 +636,10 @@ func TestAStoreThatWasEmptied(t *testing.T) {
 	for _, test := range []struct {
 		all, gone int
 		stops     bool
-	}{{1, 1, true}, {2, 1, false}, {4, 3, false}, {5, 2, false}, {5, 3, true}, {6, 3, false}, {6, 4, true}, {6, 6, true}} {
+	}{
+		{1, 1, true}, {2, 1, false}, {4, 3, false}, {5, 2, false}, {5, 3, true}, {6, 3, false}, {6, 4, true},
+		{6, 6, true},
+	} {
 		w := newWorld()
 		name := func(i int) string { return fmt.Sprintf("/registry/deployments/default/web%d", i) }
 		for i := 1; i < test.all; i++ {
