@@ -292,7 +292,8 @@ func (j *Job) judge(i *item, rec *Record, stopped bool) (problems []string) {
 			problems = append(problems, fmt.Sprintf("is controlled by the %s %s, which stays: what acts for that "+
 				"would not find it, and make another one, and a garbage collector there would not find its owner, "+
 				"and delete it: stop what acts for that and take the owner reference out, hand over, and let it act "+
-				"through the other side", storage.Printable(kindOf(owner)), storage.Printable(fmt.Sprint(owner["name"]))))
+				"through the other side", storage.Printable(kindOf(owner)),
+				storage.Printable(fmt.Sprint(owner["name"]))))
 		}
 	}
 	if i.rolling = !unseen && rolling(i.resource.Kind, object); i.rolling && !j.Back && !stopped {
