@@ -3,22 +3,16 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"net"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/kubefusion/fusionctl/internal/webserver"
-	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/gateway"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
-	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy/webhook"
 )
@@ -27,7 +21,6 @@ type gatewayRequest struct {
 	spec           string
 	legacy, modern string // kubeconfig files
 	serving        serverFlags
-	metrics        string // address; "" for nowhere
 	policy         string // file; "" for none
 	options        gateway.Options
 }
@@ -76,8 +69,8 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad spec.`,
 		"file of the CA that signs the clients' certificates "+
 			"(required)")
 	f.StringVar(&req.serving.listen, "listen", "127.0.0.1:8443", "address to serve on")
-	f.StringVar(&req.metrics, "metrics-listen", "", "loopback address of /metrics and /healthz, without TLS "+
-		"(default not)")
+	f.StringVar(&req.serving.metricsListen, "metrics-listen", "",
+		"loopback address of /metrics and /healthz, without TLS (default not)")
 	f.StringVar(&req.policy, "policy", "", "file of the ABAC policy that decides at the door (default none: the sides "+
 		"alone decide)")
 	f.DurationVar(&req.options.DiscoveryInterval, "discovery-interval", 5*time.Second,
@@ -101,9 +94,8 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	if req.options.DiscoveryInterval <= 0 || req.options.Requests <= 0 || req.options.Watches <= 0 {
 		return usagef("--discovery-interval, --user-requests and --user-watches: want more than 0")
 	}
-	if req.metrics != "" && !loopback(req.metrics) {
-		return usagef("--metrics-listen %q: want an address on loopback, since metrics are served without TLS",
-			req.metrics)
+	if address := req.serving.metricsListen; address != "" && !loopback(address) {
+		return usagef("--metrics-listen %q: want an address on loopback, since metrics are served without TLS", address)
 	}
 	p, err := loadPlan(streams, req.spec)
 	if err != nil {
@@ -129,36 +121,17 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 		return badInput(err, "")
 	}
 	req.serving.certificates.Optional = true
-	req.serving.measured = &webserver.CertificateMetrics{}
-	registry.MustRegister(req.serving.measured)
-	listener, err := req.serving.listener(ctx)
-	if err != nil {
-		return err
-	}
-	var beside net.Listener
-	if req.metrics != "" {
-		if beside, err = (&serverFlags{listen: req.metrics, plain: true}).listener(ctx); err != nil {
-			listener.Close()
-			return err
-		}
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	g.EndWith(ctx)
-	group.Go(func() error { return webserver.Serve(ctx, listener, g, req.options.Log) })
-	group.Go(func() error { g.Run(ctx); return nil })
-	if door != nil {
-		group.Go(func() error { followDoor(ctx, req, door, g); return nil })
-	}
-	if beside != nil {
-		group.Go(func() error {
-			if err := serveMetrics(ctx, beside, registry); ctx.Err() == nil {
-				return err
+	return req.serving.run(ctx, service{
+		registry: registry, log: req.options.Log, about: []any{"spec", req.spec}, begin: g.EndWith,
+		follow: func(ctx context.Context) {
+			var following sync.WaitGroup
+			if door != nil {
+				following.Go(func() { followDoor(ctx, req, door, g) })
 			}
-			return nil
-		})
-	}
-	req.options.Log.Info("serving", "address", listener.Addr().String(), "spec", req.spec)
-	return group.Wait()
+			g.Run(ctx)
+			following.Wait()
+		},
+	}, g, statusOf(registry))
 }
 
 // door opens the policy of --policy; nil for none.
@@ -201,24 +174,6 @@ type gatewayRoutesRequest struct {
 	spec           string
 	legacy, modern string // kubeconfig files; both or none
 	output         string
-}
-
-// routeRow is one row of the answer.
-type routeRow struct {
-	Group      string    `json:"group"`
-	Version    string    `json:"version"`
-	Resource   string    `json:"resource"`
-	Kind       string    `json:"kind"`
-	Namespaced bool      `json:"namespaced"`
-	Way        string    `json:"way"`
-	Read       pair.Side `json:"read,omitempty"`
-	Write      pair.Side `json:"write,omitempty"`
-	Stream     pair.Side `json:"stream,omitempty"`
-	// As are the versions of sides that do not serve the one of the row, by side.
-	As           map[pair.Side]string `json:"as,omitempty"`
-	Verbs        []string             `json:"verbs"`
-	Subresources []string             `json:"subresources,omitempty"`
-	Why          string               `json:"why"`
 }
 
 type routesHead struct {
@@ -294,25 +249,13 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 	}
 	header := []string{"RESOURCE", "VERSION", "WAY", "READ", "WRITE", "WHY"}
 	for _, r := range routes.New(runtime, sources).Rows {
-		row := routeRow{Group: r.Group, Version: r.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced,
-			Way: string(r.Way), Read: r.Read, Write: r.Write, Stream: r.Stream, Verbs: append([]string{}, r.Verbs...),
-			Why: r.Why}
-		for side, as := range r.As {
-			if row.As == nil {
-				row.As = map[pair.Side]string{}
-			}
-			row.As[side] = as.GroupVersion().String()
-		}
-		for _, sub := range r.Subresources {
-			row.Subresources = append(row.Subresources, sub.Name)
-		}
 		cells := []string{r.String(), r.Version, string(r.Way), cmp.Or(string(r.Read), "-"),
 			cmp.Or(string(r.Write), "-"), r.Why}
-		if err := rows.row(row, header, cells); err != nil {
+		if err := rows.row(r.Entry(), header, cells); err != nil {
 			return err
 		}
 	}
-	incomplete := gaps(sources)
+	incomplete := sources.Gaps()
 	var tail any
 	if incomplete != nil {
 		tail = map[string]string{"incomplete": incomplete.Error()}
@@ -325,39 +268,13 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 
 // servedBy asks both API servers what they serve.
 func servedBy(ctx context.Context, p *plan.Runtime, req gatewayRoutesRequest) (routes.Sources, error) {
-	var sources routes.Sources
-	for _, side := range pair.Sides() {
-		file := req.legacy
-		if side == pair.Modern {
-			file = req.modern
-		}
-		config, err := kubeconfig(ctx, file, "")
-		if err != nil {
-			return sources, err
-		}
-		server, err := apiserver.New(config, apiserver.Options{})
-		if err != nil {
-			return sources, err
-		}
-		served, err := gateway.Served(ctx, server, p.Side(side).Version)
-		if err != nil {
-			return sources, fmt.Errorf("%s side: %w", side, err)
-		}
-		*sources.Of(side) = served
+	legacy, err := kubeconfig(ctx, req.legacy, "")
+	if err != nil {
+		return routes.Sources{}, err
 	}
-	return sources, nil
-}
-
-// gaps joins what the sides do not say.
-func gaps(sources routes.Sources) error {
-	var errs []string
-	for _, side := range pair.Sides() {
-		if err := sources.Of(side).Gaps(); err != nil {
-			errs = append(errs, fmt.Sprintf("the %s side: %v", side, err))
-		}
+	modern, err := kubeconfig(ctx, req.modern, "")
+	if err != nil {
+		return routes.Sources{}, err
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return fmt.Errorf("not all that is served is known: %s", strings.Join(errs, "; "))
+	return gateway.SourcesOf(ctx, p, legacy, modern)
 }

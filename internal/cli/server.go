@@ -161,10 +161,11 @@ func newServerRegistry() *prometheus.Registry {
 
 // service is what a verb serves, by what it reads from files.
 type service struct {
-	mux      *http.ServeMux
+	mux      *http.ServeMux // nil for run
 	registry *prometheus.Registry
 	log      *slog.Logger
 	about    []any                     // what the log says of it at the start: names and values
+	begin    func(ctx context.Context) // before anything is served; nil for nothing
 	follow   func(ctx context.Context) // reads the files again when they change, until ctx ends
 }
 
@@ -179,6 +180,14 @@ func (s *serverFlags) serve(ctx context.Context, v service) error {
 	if !s.anyClient || loopback(s.listen) {
 		v.mux.Handle("/metrics", metrics)
 	}
+	status := http.NewServeMux()
+	status.Handle("/", health)
+	status.Handle("/metrics", metrics)
+	return s.run(ctx, v, v.mux, status)
+}
+
+// run serves until ctx ends: the handler, and at --metrics-listen the status alone.
+func (s *serverFlags) run(ctx context.Context, v service, handler, status http.Handler) error {
 	s.measured = &webserver.CertificateMetrics{}
 	v.registry.MustRegister(s.measured)
 	listener, err := s.listener(ctx)
@@ -186,10 +195,10 @@ func (s *serverFlags) serve(ctx context.Context, v service) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	if v.begin != nil {
+		v.begin(ctx)
+	}
 	if s.metricsListen != "" {
-		status := http.NewServeMux()
-		status.Handle("/", health)
-		status.Handle("/metrics", metrics)
 		of := serverFlags{listen: s.metricsListen, plain: loopback(s.metricsListen), measured: s.measured,
 			certificates: webserver.Certificates{
 				Cert: s.certificates.Cert, Key: s.certificates.Key, ClientCA: s.certificates.ClientCA,
@@ -202,7 +211,7 @@ func (s *serverFlags) serve(ctx context.Context, v service) error {
 		}
 		group.Go(func() error { return webserver.Serve(ctx, beside, status, v.log) })
 	}
-	group.Go(func() error { return webserver.Serve(ctx, listener, v.mux, v.log) })
+	group.Go(func() error { return webserver.Serve(ctx, listener, handler, v.log) })
 	group.Go(func() error { v.follow(ctx); return nil })
 	v.log.Info("serving", append(v.about, "address", listener.Addr().String())...)
 	return group.Wait()
@@ -243,11 +252,16 @@ func keptCertificate(ctx context.Context, file string) func(error) {
 
 // serveMetrics serves metrics until ctx ends.
 func serveMetrics(ctx context.Context, listener net.Listener, metrics prometheus.Gatherer) error {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", ok)
-	if err := webserver.Serve(ctx, listener, mux, loggerFrom(ctx)); err != nil {
+	if err := webserver.Serve(ctx, listener, statusOf(metrics), loggerFrom(ctx)); err != nil {
 		return fmt.Errorf("serving metrics: %w", err)
 	}
 	return ctx.Err()
+}
+
+// statusOf serves metrics, and that the process lives.
+func statusOf(metrics prometheus.Gatherer) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", ok)
+	return mux
 }

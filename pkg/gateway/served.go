@@ -6,11 +6,14 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 // Served asks an API server what it serves, and which of that extension API servers serve.
@@ -47,4 +50,26 @@ func Served(ctx context.Context, server *apiserver.Server, planned kubever.Versi
 		}
 	}
 	return served, nil
+}
+
+// SourcesOf asks both API servers what they serve.
+// Errors: those of apiserver.New and of Served, with the side.
+func SourcesOf(ctx context.Context, p *plan.Runtime, legacy, modern *rest.Config) (routes.Sources, error) {
+	var sources routes.Sources
+	for _, side := range pair.Sides() {
+		config := legacy
+		if side == pair.Modern {
+			config = modern
+		}
+		server, err := apiserver.New(config, apiserver.Options{})
+		if err != nil {
+			return sources, err
+		}
+		served, err := Served(ctx, server, p.Side(side).Version)
+		if err != nil {
+			return sources, fmt.Errorf("%s side: %w", side, err)
+		}
+		*sources.Of(side) = served
+	}
+	return sources, nil
 }
