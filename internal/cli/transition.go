@@ -17,7 +17,6 @@ import (
 	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/journal"
-	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
@@ -183,16 +182,10 @@ func runTransitionPlan(ctx context.Context, req transitionRequest, streams Strea
 		return err
 	}
 	var facts transition.Facts
-	if req.readStores && to.Plan != nil {
-		if err := storesAgree(ctx, to.Plan, streams); err != nil {
+	if req.readStores {
+		if facts, err = readFacts(ctx, from, to, streams); err != nil {
 			return err
 		}
-		facts.StoresAgree = true
-		moves := transition.Moves(from, to)
-		if err := keysInTheWay(ctx, from.Plan, to.Plan, moves, streams); err != nil {
-			return err
-		}
-		facts.Empty = moves
 	}
 	t, err := transition.New(from, to, facts)
 	var refused *transition.RefusedError
@@ -322,55 +315,70 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 		return journalError(err, "--journal names another file")
 	}
 	defer kept.Close() // every record is on the disk already
-	at := ""
+	printer := &stepPrinter{req: req, streams: streams, of: len(t.Steps)}
 	host := &local.Host{Rehearsal: req.rehearse, Wait: req.wait,
-		Snapshots: cmp.Or(req.snapshots, req.file+".snapshots"),
-		ByHand: func(text string) error {
-			if slices.Contains(req.done, at) {
-				return nil
-			}
-			return withHint(fmt.Errorf("to be done by hand: %s", text), "then run it again with --done "+at)
-		}}
-	var unprinted error // the first; the steps go on, and the journal has them
-	progress := func(s *transition.Step, event transition.Event) {
-		at = s.ID
-		var err error
-		if req.output == "json" {
-			err = json.NewEncoder(streams.Out).Encode(struct {
-				transition.Record
-				Of    int    `json:"of"`
-				Host  string `json:"host"`
-				Title string `json:"title"`
-			}{transition.Record{Step: s.ID, Event: event}, len(t.Steps), s.Host, s.Title})
-		} else if event == transition.Unseen {
-			visible.Fprintf(streams.Err, "before step %s: not every store could be looked at\n", s.ID)
-		} else if event == transition.Done || event == transition.Undone {
-			_, err = visible.Fprintf(streams.Out, "%s of %03d  %s  %s: %s\n", s.ID, len(t.Steps), s.Host, s.Title,
-				event)
-		}
-		unprinted = cmp.Or(unprinted, err)
-	}
+		Snapshots: cmp.Or(req.snapshots, req.file+".snapshots"), ByHand: printer.byHand}
 	limitMemory(ctx)
 	runner, end, err := runnerOf(ctx, t, req, host, away)
 	if err != nil {
 		return err
 	}
 	if undo {
-		err = transition.Undo(ctx, t, runner, kept, progress)
+		err = transition.Undo(ctx, t, runner, kept, printer.print)
 	} else {
-		err = transition.Apply(ctx, t, runner, kept, progress)
+		err = transition.Apply(ctx, t, runner, kept, printer.print)
 	}
 	if closing := end(); err == nil {
 		err = closing
 	}
-	if errors.Is(err, transition.ErrJournal) {
-		return badInput(err, "--journal names another file")
-	}
-	if err == nil && unprinted != nil {
-		return withHint(fmt.Errorf("printing the steps, all of which are done: %w", unprinted),
+	if err == nil && printer.err != nil {
+		return withHint(fmt.Errorf("printing the steps, all of which are done: %w", printer.err),
 			"fusionctl transition status prints them")
 	}
-	if errors.Is(err, transition.ErrForgot) {
+	return transitionError(err)
+}
+
+// stepPrinter prints steps as they are done, and knows which one is.
+type stepPrinter struct {
+	req     transitionRequest
+	streams Streams
+	of      int    // steps
+	at      string // the step
+	err     error  // the first of printing; the steps go on, and the journal has them
+}
+
+func (p *stepPrinter) print(s *transition.Step, event transition.Event) {
+	p.at = s.ID
+	var err error
+	if p.req.output == "json" {
+		err = json.NewEncoder(p.streams.Out).Encode(struct {
+			transition.Record
+			Of    int    `json:"of"`
+			Host  string `json:"host"`
+			Title string `json:"title"`
+		}{transition.Record{Step: s.ID, Event: event}, p.of, s.Host, s.Title})
+	} else if event == transition.Unseen {
+		visible.Fprintf(p.streams.Err, "before step %s: not every store could be looked at\n", s.ID)
+	} else if event == transition.Done || event == transition.Undone {
+		_, err = visible.Fprintf(p.streams.Out, "%s of %03d  %s  %s: %s\n", s.ID, p.of, s.Host, s.Title, event)
+	}
+	p.err = cmp.Or(p.err, err)
+}
+
+// byHand refuses the step at work while a person has not done it.
+func (p *stepPrinter) byHand(text string) error {
+	if slices.Contains(p.req.done, p.at) {
+		return nil
+	}
+	return withHint(fmt.Errorf("to be done by hand: %s", text), "then run it again with --done "+p.at)
+}
+
+// transitionError is an error of Apply or Undo with its way out.
+func transitionError(err error) error {
+	switch {
+	case errors.Is(err, transition.ErrJournal):
+		return badInput(err, "--journal names another file")
+	case errors.Is(err, transition.ErrForgot):
 		return withHint(err, "look whether each store has the endpoints, the data directory and the backup that it "+
 			"should have; where they are right as they are, fusionctl transition acknowledge says so")
 	}
@@ -423,38 +431,21 @@ func runTransitionStatus(req transitionRequest, streams Streams) error {
 	return err
 }
 
-// storesAgree reads the stores of a plan as a whole and compares them with it.
-func storesAgree(ctx context.Context, p *plan.Plan, streams Streams) error {
+// readFacts reads the stores of the plan to which a transition leads, and prints what is in its way.
+func readFacts(ctx context.Context, from, to transition.Setup, streams Streams) (transition.Facts, error) {
 	limitMemory(ctx)
-	log, ownership := loggerFrom(ctx), p.Ownership()
-	err := local.StoresAgree(ctx, &transition.Check{Stores: p.Stores, Map: &ownership, Accept: p.Accept},
+	log := loggerFrom(ctx)
+	facts, err := local.Facts(ctx, from, to,
 		func(store, reason string) { log.Warn("failover", "store", store, "reason", reason) })
 	var disagree *local.DisagreeError
-	if errors.As(err, &disagree) {
+	var left *local.KeysError
+	switch {
+	case errors.As(err, &disagree):
 		visible.Fprintln(streams.Err, visible.Lines(err.Error()))
-		return errAttention
+		return facts, errAttention
+	case errors.As(err, &left):
+		visible.Fprintln(streams.Err, visible.Lines(err.Error()+"\n"+left.Hint()))
+		return facts, errAttention
 	}
-	return withHint(err, storeHint(err))
-}
-
-// keysInTheWay looks for keys that would stay in a store in which no API server looks for them afterwards, and for
-// those that would be served of which no API server knows now.
-func keysInTheWay(ctx context.Context, from, to *plan.Plan, moves []transition.Move, streams Streams) error {
-	if len(moves) == 0 {
-		return nil
-	}
-	log := loggerFrom(ctx)
-	for _, check := range transition.MoveChecks(from, to, moves) {
-		err := local.NoKeys(ctx, &check, func(store, reason string) {
-			log.Warn("failover", "store", store, "reason", reason)
-		})
-		var left *local.KeysError
-		if errors.As(err, &left) {
-			visible.Fprintln(streams.Err, visible.Lines(err.Error()+"\n"+check.Hint))
-			return errAttention
-		} else if err != nil {
-			return withHint(err, storeHint(err))
-		}
-	}
-	return nil
+	return facts, withHint(err, storeHint(err))
 }

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
-	"mvdan.cc/sh/v3/shell"
 
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
@@ -67,36 +65,24 @@ func othersOf(t *transition.Transition, req transitionRequest) ([]transition.Hos
 	if req.rehearse != "" {
 		return nil, nil
 	}
-	var others []transition.Host
-	for _, h := range t.Hosts {
-		here, err := local.IsHere(h.Address)
-		if err != nil {
-			return nil, err
-		}
-		if here {
-			continue
-		}
-		if others = append(others, h); req.ssh == "" {
-			return nil, usagef("host %s, %s: is not this machine: --ssh does the steps of other hosts over ssh", h.Name,
-				h.Address)
-		}
+	others, err := remote.Away(t.Hosts, local.IsHere)
+	if err == nil && len(others) > 0 && req.ssh == "" {
+		return nil, usagef("host %s, %s: is not this machine: --ssh does the steps of other hosts over ssh",
+			others[0].Name, others[0].Address)
 	}
-	return others, nil
+	return others, err
 }
 
 // runnerOf does the steps of this machine itself, and those of others through their agents. Close ends the agents and
 // lets other transitions change this machine.
 func runnerOf(ctx context.Context, t *transition.Transition, req transitionRequest, here *local.Host,
 	others []transition.Host) (runner transition.Runner, end func() error, err error) {
-	program, err := shell.Fields(req.ssh, nil)
-	if err != nil || len(others) > 0 && len(program) == 0 {
-		return nil, nil, usagef("--ssh %q: is no command line", req.ssh)
+	away := &remote.Hosts{Hosts: others, Snapshots: req.snapshots, Wait: req.wait}
+	if req.ssh != "" {
+		if away.Connect, err = remote.Over(req.ssh, req.sshProgram); err != nil {
+			return nil, nil, usagef("--ssh %q: is no command line", req.ssh)
+		}
 	}
-	away := &remote.Hosts{Hosts: others, Snapshots: req.snapshots, Wait: req.wait,
-		Connect: func(ctx context.Context, h transition.Host) (remote.Connection, error) {
-			args := slices.Concat(program[1:], []string{h.Address, req.sshProgram + " transition agent"})
-			return remote.Start(ctx, program[0], args...)
-		}}
 	both := &remote.Both{Here: here, Away: away}
 	if req.rehearse != "" || len(others) == len(t.Hosts) {
 		return both, away.Close, nil

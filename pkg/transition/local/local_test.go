@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/internal/storetest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pki"
@@ -234,9 +235,35 @@ func TestObjectsInTheWayAreNamed(t *testing.T) {
 	}
 }
 
+// TestFactsAreReadOfThePlanToWhichItLeads: without one nothing is known, and stores that disagree are no fact.
+func TestFactsAreReadOfThePlanToWhichItLeads(t *testing.T) {
+	facts, err := Facts(t.Context(), transition.Setup{}, transition.Setup{}, nil)
+	if err != nil || facts.StoresAgree || facts.Empty != nil {
+		t.Errorf("Facts without a plan = %+v, %v; want none", facts, err)
+	}
+	p := plantest.Example(t, "split-1.15-1.36.yaml")
+	servers := make([]*etcdtest.Server, len(p.Stores))
+	for i := range p.Stores {
+		servers[i] = etcdtest.Start(t)
+		p.Stores[i].Endpoints, p.Stores[i].TLS = []string{servers[i].Endpoint}, nil
+	}
+	to := transition.Setup{Plan: p}
+	if facts, err = Facts(t.Context(), to, to, nil); err != nil || !facts.StoresAgree || facts.Empty != nil {
+		t.Errorf("Facts of empty stores = %+v, %v; want them to agree", facts, err)
+	}
+	for _, server := range servers {
+		server.Put(t, map[string][]byte{"/registry/pods/default/stray": []byte("pod")})
+	}
+	var disagree *DisagreeError
+	if facts, err = Facts(t.Context(), to, to, nil); facts.StoresAgree || !errors.As(err, &disagree) {
+		t.Errorf("Facts of stores with a pod that none decodes = %+v, %v; want them to disagree", facts, err)
+	}
+}
+
 func TestNoKeysNamesTheFirstOfEachPrefix(t *testing.T) {
 	server := etcdtest.Start(t)
-	check := &transition.Check{Kind: transition.NoKeys, Keys: []string{"/registry/csinodes/", "/registry/csidrivers/"},
+	check := &transition.Check{Kind: transition.NoKeys, Hint: "move them",
+		Keys:   []string{"/registry/csinodes/", "/registry/csidrivers/"},
 		Stores: []plan.Store{{Name: "core", Endpoints: []string{server.Endpoint}}}}
 	h := &Host{}
 	server.Put(t, map[string][]byte{"/registry/csinodesx": []byte("x")})
@@ -246,7 +273,7 @@ func TestNoKeysNamesTheFirstOfEachPrefix(t *testing.T) {
 	server.Put(t, map[string][]byte{"/registry/csinodes/node-1": []byte("x"), "/registry/csinodes/node-2": []byte("x")})
 	var found *KeysError
 	if err := h.Check(t.Context(), "", check); !errors.As(err, &found) ||
-		!slices.Equal(found.Found, []string{"store core: /registry/csinodes/node-1"}) {
+		!slices.Equal(found.Found, []string{"store core: /registry/csinodes/node-1"}) || found.Hint() != "move them" {
 		t.Errorf("with two keys = %v, want the first", err)
 	}
 }

@@ -153,11 +153,17 @@ func open(s plan.Store, warn func(store, reason string)) (*etcdv3.Client, error)
 }
 
 // KeysError names keys that stores hold and should not: of each prefix the first.
-type KeysError struct{ Found []string }
+type KeysError struct {
+	Found []string
+	hint  string
+}
 
 func (e *KeysError) Error() string {
 	return "there are keys where there should be none:\n  " + strings.Join(e.Found, "\n  ")
 }
+
+// Hint is what to do about the keys, "" where the check does not say it.
+func (e *KeysError) Hint() string { return e.hint }
 
 // NoKeys looks for keys below those of a check in its stores. warn is told of failovers, nil allowed. Errors:
 // *KeysError; what kept it from looking.
@@ -181,9 +187,34 @@ func NoKeys(ctx context.Context, c *transition.Check, warn func(store, reason st
 		}
 	}
 	if len(found) > 0 {
-		return &KeysError{Found: found}
+		return &KeysError{Found: found, hint: c.Hint}
 	}
 	return nil
+}
+
+// Facts reads what a transition has to know of the stores: those of the plan to which it leads agree with that, and no
+// key is in the way of a resource that goes to another store. Nothing is read, and nothing known, without that plan.
+// warn is told of failovers, nil allowed. Errors: *DisagreeError and *KeysError, where the stores are not as the
+// transition needs them; *IncompleteError, and what else kept it from looking.
+func Facts(ctx context.Context, from, to transition.Setup, warn func(store, reason string)) (transition.Facts, error) {
+	p := to.Plan
+	if p == nil {
+		return transition.Facts{}, nil
+	}
+	ownership := p.Ownership()
+	check := &transition.Check{Stores: p.Stores, Map: &ownership, Accept: p.Accept}
+	if err := StoresAgree(ctx, check, warn); err != nil {
+		return transition.Facts{}, err
+	}
+	moves := transition.Moves(from, to)
+	if len(moves) > 0 {
+		for _, check := range transition.MoveChecks(from.Plan, p, moves) {
+			if err := NoKeys(ctx, &check, warn); err != nil {
+				return transition.Facts{}, err
+			}
+		}
+	}
+	return transition.Facts{StoresAgree: true, Empty: moves}, nil
 }
 
 // Look reads what stores show of themselves: the id of the cluster, the newest revision, and kube-system where it is

@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
+	"mvdan.cc/sh/v3/shell"
+
 	"github.com/kubefusion/fusionctl/internal/visible"
+	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
 // grace is how long a command has to end by itself once its input has ended.
@@ -43,6 +47,22 @@ func Start(ctx context.Context, name string, args ...string) (Connection, error)
 	}
 	c.Reader, c.out = out, out
 	return c, c.cmd.Start()
+}
+
+// Over reaches agents over a command line such as "ssh -l root", to which the address of the host and the command line
+// of the agent are added; program is that of fusionctl on the other hosts.
+// Errors: a command line without a program, or that no shell would read. Nothing in it is expanded.
+func Over(line, program string) (func(context.Context, transition.Host) (Connection, error), error) {
+	words, err := shell.Fields(line, nil)
+	if err == nil && len(words) == 0 {
+		err = errors.New("no program")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%q: is no command line: %w", line, err)
+	}
+	return func(ctx context.Context, h transition.Host) (Connection, error) {
+		return Start(ctx, words[0], slices.Concat(words[1:], []string{h.Address, program + " transition agent"})...)
+	}, nil
 }
 
 func (c *command) Write(data []byte) (int, error) { return c.in.Write(data) }

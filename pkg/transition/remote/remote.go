@@ -205,6 +205,21 @@ type Connection interface {
 	Close() error
 }
 
+// Away lists the hosts that are not this machine, by what isHere says of their addresses. Errors: isHere's.
+func Away(hosts []transition.Host, isHere func(address string) (bool, error)) ([]transition.Host, error) {
+	var away []transition.Host
+	for _, h := range hosts {
+		here, err := isHere(h.Address)
+		if err != nil {
+			return nil, err
+		}
+		if !here {
+			away = append(away, h)
+		}
+	}
+	return away, nil
+}
+
 // Hosts is a transition.Runner for machines that are reached by connections. Local ones, and what a person does, are
 // for another runner. It is for one goroutine.
 type Hosts struct {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -465,5 +466,41 @@ func TestCommand(t *testing.T) {
 	}
 	if _, err := Start(t.Context(), "/no/such/program"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a program that is not there: %v", err)
+	}
+}
+
+// TestOverAddsTheAgentToACommandLine: words are a shell's, and what is no command line is refused before it is needed.
+func TestOverAddsTheAgentToACommandLine(t *testing.T) {
+	connect, err := Over(`printf '%s|' "-o A=b c"`, "sudo fusionctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := connect(t.Context(), transition.Host{Name: "cp-2", Address: "10.0.0.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(connection)
+	if want := "-o A=b c|10.0.0.2|sudo fusionctl transition agent|"; err != nil || string(said) != want {
+		t.Errorf("the command line = %q, %v; want %q", said, err, want)
+	}
+	if err := connection.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, line := range []string{"", "  ", "ssh 'x", "ssh $("} {
+		if _, err := Over(line, "fusionctl"); err == nil || !strings.Contains(err.Error(), "is no command line") {
+			t.Errorf("Over(%q): %v, want it refused", line, err)
+		}
+	}
+}
+
+func TestAwayLeavesThisMachineOut(t *testing.T) {
+	hosts := []transition.Host{{Name: "a", Address: "here"}, {Name: "b", Address: "there"}}
+	away, err := Away(hosts, func(address string) (bool, error) { return address == "here", nil })
+	if err != nil || !slices.Equal(away, hosts[1:]) {
+		t.Errorf("Away = %v, %v; want %v", away, err, hosts[1:])
+	}
+	unknown := errors.New("no addresses")
+	if _, err := Away(hosts, func(string) (bool, error) { return false, unknown }); !errors.Is(err, unknown) {
+		t.Errorf("Away = %v, want %v", err, unknown)
 	}
 }
