@@ -17,9 +17,9 @@ func TestEtcdCheckWithoutAQuorum(t *testing.T) {
 	cluster.Members[2].Put(t, storedValues(t, "core"))
 	cluster.Members[0].Stop()
 	cluster.Members[1].Stop()
-	args := slices.Concat([]string{"etcd", "check", splitSpec, "--timeout", "500ms", "--endpoints",
+	args := slices.Concat([]string{"etcd", "check", splitSpec, "--endpoints",
 		"core=" + strings.Join(cluster.Endpoints(), ",")}, modernFromFile)
-	code, stdout, stderr := run(t, args...)
+	code, stdout, stderr := run(t, append(args, "--timeout", "3s")...) // a read ends with it
 	if code != 1 || !strings.Contains(stdout, "INCOMPLETE") ||
 		!strings.Contains(stderr, cluster.Members[2].Endpoint+": it runs and has no leader") ||
 		!strings.Contains(stderr, "hint: too few members run to elect a leader; --gentle reads") {
@@ -30,14 +30,14 @@ func TestEtcdCheckWithoutAQuorum(t *testing.T) {
 		"asking the others: newer changes may be missing") || !strings.Contains(stdout, "; complete") {
 		t.Errorf("--gentle: exit code %d, stdout %q, stderr %q; want 0, and that it may be old", code, stdout, stderr)
 	}
-	code, stdout, stderr = run(t, "etcd", "ls", splitSpec, "--gentle", "--store", "core", "--timeout", "500ms",
-		"--endpoints", "core="+strings.Join(cluster.Endpoints(), ","))
+	code, stdout, stderr = run(t, "etcd", "ls", splitSpec, "--gentle", "--store", "core", "--endpoints",
+		"core="+strings.Join(cluster.Endpoints(), ","))
 	if code != 0 || !strings.Contains(stdout, "pods") || !strings.Contains(stderr, "newer changes may be missing") {
 		t.Errorf("ls --gentle: exit code %d, stdout %q, stderr %q; want 0, and that it may be old", code, stdout,
 			stderr)
 	}
 	code, stdout, stderr = run(t, "etcd", "diff", splitSpec, "core", stores+"split-1.10-1.36-modern.db", "--gentle",
-		"--timeout", "500ms", "--endpoints", "core="+strings.Join(cluster.Endpoints(), ","))
+		"--endpoints", "core="+strings.Join(cluster.Endpoints(), ","))
 	if code != 3 || !strings.Contains(stdout, "- pods/") || !strings.Contains(stderr, "newer changes may be missing") {
 		t.Errorf("diff --gentle: exit code %d, stdout %q, stderr %q; want 3, and that it may be old", code, stdout,
 			stderr)
@@ -149,7 +149,7 @@ func TestEtcdWatchOfAStoreThatGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	servers := liveStores(t)
 	proxy := etcdtest.NewProxy(t, servers["core"].Endpoint)
-	w := watchStores(t, "--timeout", "300ms", "--interval", "100ms", "--endpoints", "core="+proxy.Endpoint,
+	w := watchStores(t, "--timeout", "2s", "--interval", "100ms", "--endpoints", "core="+proxy.Endpoint,
 		"--endpoints", "modern="+servers["modern"].Endpoint)
 	w.until("the first check", func(l watchLine) bool { return l.Event == "checked" && l.Check.Complete })
 	damage(t, servers["core"], "pods")

@@ -44,7 +44,7 @@ type watching struct {
 
 func watchStores(t *testing.T, args ...string) *watching {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	reader, writer := io.Pipe()
 	w := &watching{t: t, lines: json.NewDecoder(reader), cancel: cancel, ended: make(chan int, 1)}
 	var errs bytes.Buffer

@@ -112,12 +112,13 @@ func TestTransitionOverSSH(t *testing.T) {
 func TestOneTransitionAtATimeOnAMachine(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "lock")
 	first, put := stepsFile(t, transition.Host{Name: "cp-1", Address: "127.0.0.1"})
-	held, err := local.Lock(t.Context(), lock, time.Second)
+	held, err := local.Lock(t.Context(), lock, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"transition", "apply", first, "--yes", "--lock", lock, "--wait", "300ms"}
-	if code, out, stderr := run(t, args...); code != 1 || !strings.Contains(out+stderr, "another transition") {
+	args := []string{"transition", "apply", first, "--yes", "--lock", lock, "--wait"}
+	if code, out, stderr := run(t, append(args, "1ms")...); code != 1 ||
+		!strings.Contains(out+stderr, "another transition") {
 		t.Errorf("beside another transition: %d, %s%s", code, out, stderr)
 	}
 	if _, err := os.Stat(put); !os.IsNotExist(err) {
@@ -126,7 +127,7 @@ func TestOneTransitionAtATimeOnAMachine(t *testing.T) {
 	if err := held.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, stderr := run(t, args...); code != 0 {
+	if code, out, stderr := run(t, append(args, "1m")...); code != 0 {
 		t.Errorf("after it: %d, %s%s", code, out, stderr)
 	}
 }

@@ -522,8 +522,9 @@ func TestWhatIsHeldOfAServerIsBounded(t *testing.T) {
 	}
 }
 
-// hundredThousand is a list of pods as a server of 1.6 sends it, whole objects, written as it is read.
-func hundredThousand(n int) io.Reader {
+// hundredThousand is a list of pods as a server of 1.6 sends it, whole objects, written as it is read. It calls look
+// at every hundredth.
+func hundredThousand(n int, look func()) io.Reader {
 	reader, writer := io.Pipe()
 	go func() {
 		filler := strings.Repeat("x", 1000)
@@ -531,6 +532,9 @@ func hundredThousand(n int) io.Reader {
 		for i := range n {
 			if i > 0 {
 				fmt.Fprint(writer, ",")
+			}
+			if i%100 == 0 {
+				look()
 			}
 			fmt.Fprintf(writer,
 				`{"metadata":{"name":"some-deployment-7d4c5f9d7b-%06d","namespace":"namespace-%d","uid":"6f9619ff-8b86-d011-b42d-%012d","resourceVersion":"%d",`+
@@ -549,9 +553,11 @@ func TestHundredThousandPodsFitInto300MiB(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 150 MB of JSON")
 	}
-	peak := peakMemory(t, func() any {
+	peak := peakMemory(t, func(look func()) any {
 		g := newGraph(time.Now, func(types.UID) {})
-		c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, hundredThousand(100_000)) })
+		c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, hundredThousand(100_000, look))
+		})
 		list, _, err := c.list(t.Context(), podCollection, metav1.ListOptions{}, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -559,6 +565,9 @@ func TestHundredThousandPodsFitInto300MiB(t *testing.T) {
 		r := resource{side: modern}
 		g.replace(&r, func(yield func(*metav1.PartialObjectMetadata) bool) {
 			for i := range list.Items {
+				if i%100 == 0 {
+					look()
+				}
 				if !yield(&list.Items[i]) {
 					return
 				}

@@ -5,11 +5,11 @@ import (
 	runtimemetrics "runtime/metrics"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
-// peakMemory is the most that the heap held above what it held before, garbage included, and logs what stays.
-func peakMemory(t *testing.T, work func() any) uint64 {
+// peakMemory is the most that the heap held above what it held before, garbage included, whenever the work called look,
+// which is safe for concurrent use. It logs what stays.
+func peakMemory(t *testing.T, work func(look func()) any) uint64 {
 	t.Helper()
 	heap := func() uint64 {
 		sample := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
@@ -19,23 +19,13 @@ func peakMemory(t *testing.T, work func() any) uint64 {
 	runtime.GC()
 	before := heap()
 	var peak atomic.Uint64
-	done, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		ticker := time.NewTicker(5 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				peak.Store(max(peak.Load(), heap()))
-			}
+	look := func() {
+		now := heap()
+		for seen := peak.Load(); now > seen && !peak.CompareAndSwap(seen, now); seen = peak.Load() {
 		}
-	}()
-	kept := work()
-	close(done)
-	<-stopped
+	}
+	kept := work(look)
+	look()
 	runtime.GC()
 	after := heap()
 	t.Logf("%d MiB at the peak, %d MiB stay", (peak.Load()-min(before, peak.Load()))>>20,

@@ -5,9 +5,9 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // record is what Helm stores of a manifest.
@@ -31,12 +31,8 @@ func record(t *testing.T, text string) map[string]any {
 		"data": map[string]any{"release": base64.StdEncoding.EncodeToString([]byte(helm))}}
 }
 
-// Records that anybody who may write Secrets can write: they unpack to a bounded size, and what they hold is read in
-// time that grows with it.
-func TestReleasesThatAreBombs(t *testing.T) {
-	if _, found, err := HelmRelease(record(t, strings.Repeat("a: b\n", releaseLimitBytes/4))); !found || err == nil {
-		t.Errorf("a record of more than the limit: %v, %v, want an error", found, err)
-	}
+// bombs are manifests that anybody who may write Secrets can store.
+func bombs() map[string]string {
 	aliases := "a0: &a0 [x,x,x,x,x,x,x,x,x]\n"
 	for i := range 12 {
 		previous := string(rune('a' + i))
@@ -44,7 +40,7 @@ func TestReleasesThatAreBombs(t *testing.T) {
 		aliases += next + "0: &" + next + "0 [" + strings.Repeat("*"+previous+"0,", 9) + "]\n"
 	}
 	const bytesOfEach = 1 << 20
-	for name, text := range map[string]string{
+	return map[string]string{
 		"aliases":        aliases,
 		"deep flow":      strings.Repeat("[", bytesOfEach),
 		"deep maps":      strings.Repeat("{a: ", bytesOfEach/4),
@@ -60,19 +56,52 @@ func TestReleasesThatAreBombs(t *testing.T) {
 		}(),
 		"comments": strings.Repeat("#\n", bytesOfEach/2) + "a: b\n",
 		"anchors":  strings.Repeat("- &a x\n", bytesOfEach/7),
-	} {
+	}
+}
+
+func countParts(text []byte) int {
+	parts := 0
+	for range Parts(bytes.NewReader(text)) {
+		parts++
+	}
+	return parts
+}
+
+// TestReleasesThatAreBombs: they unpack to a bounded size, and reading what they hold allocates no more than grows with
+// it. In which time it is read is what BenchmarkReleasesThatAreBombs says.
+func TestReleasesThatAreBombs(t *testing.T) {
+	if _, found, err := HelmRelease(record(t, strings.Repeat("a: b\n", releaseLimitBytes/4))); !found || err == nil {
+		t.Errorf("a record of more than the limit: %v, %v, want an error", found, err)
+	}
+	allocated := func() uint64 {
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.TotalAlloc
+	}
+	for name, text := range bombs() {
 		release, found, err := HelmRelease(record(t, text))
 		if err != nil || !found {
 			t.Fatalf("%s: %v", name, err)
 		}
-		start, parts := time.Now(), 0
-		for range Parts(bytes.NewReader(release.Manifest)) {
-			parts++
+		before := allocated()
+		parts := countParts(release.Manifest)
+		const fixed, perByte = 1 << 20, 20
+		got, limit := allocated()-before, uint64(fixed+perByte*len(text))
+		t.Logf("%s: %d parts of %d bytes, %d allocated", name, parts, len(text), got)
+		if got > limit {
+			t.Errorf("%s: reading %d bytes allocates %d, want at most %d", name, len(text), got, limit)
 		}
-		if took := time.Since(start); took > 20*time.Second {
-			t.Errorf("%s: %d parts of %d bytes in %s", name, parts, len(text), took)
-		} else {
-			t.Logf("%s: %d parts of %d bytes in %s", name, parts, len(text), took)
-		}
+	}
+}
+
+func BenchmarkReleasesThatAreBombs(b *testing.B) {
+	for name, text := range bombs() {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				countParts([]byte(text))
+			}
+		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
@@ -154,7 +155,7 @@ func TestScanLeavesAMemberThatHangs(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.Put(t, objects(storeKeys))
 	first, other := etcdtest.NewProxy(t, server.Endpoint), etcdtest.NewProxy(t, server.Endpoint)
-	client := open(t, etcdv3.Config{Endpoints: []string{first.Endpoint, other.Endpoint}, Timeout: time.Second})
+	client := open(t, etcdv3.Config{Endpoints: []string{first.Endpoint, other.Endpoint}, Timeout: 5 * time.Second})
 	report := scanning(t, client, each(300, first.Hang))
 	wantWhole(t, report)
 	wantNote(t, report, first.Endpoint+": context deadline exceeded; going on with "+other.Endpoint)
@@ -186,16 +187,16 @@ func TestScanWithoutAQuorum(t *testing.T) {
 		status, err := cluster.Members[2].Client(t).Status(t.Context(), cluster.Members[2].Endpoint)
 		return err == nil && status.Leader == 0
 	})
-	report := scanning(t, open(t, etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 500 * time.Millisecond}), nil)
+	config := etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 3 * time.Second} // a read ends with it
+	report := scanning(t, open(t, config), nil)
 	var unreachable *etcdv3.UnreachableError
 	if report.Complete || !errors.As(report.Cause, &unreachable) || !unreachable.NoLeader ||
 		!incompleteSays(report, cluster.Members[2].Endpoint+": it runs and has no leader") {
 		t.Errorf("complete %v, incomplete %q; want it to say that there is no leader", report.Complete,
 			report.Incomplete)
 	}
-	report = scanning(t,
-		open(t, etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 500 * time.Millisecond, Serializable: true}),
-		nil)
+	config.Timeout, config.Serializable = time.Minute, true // members that stopped refuse at once
+	report = scanning(t, open(t, config), nil)
 	wantWhole(t, report)
 	wantNote(t, report, "connection refused; going on with "+cluster.Members[1].Endpoint,
 		"read as "+cluster.Members[2].Endpoint+" knows it")
@@ -321,7 +322,7 @@ func TestPageWaitsForALaggingMember(t *testing.T) {
 	if page, err := client.Page(t.Context(), request); err != nil || len(page.Entries) != 11 {
 		t.Errorf("Page = %d entries, %v; want 11 once the member has the revision", len(page.Entries), err)
 	}
-	client = open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: 200 * time.Millisecond})
+	client = open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: 2 * time.Second})
 	request.Revision = 1 << 40
 	var unreachable *etcdv3.UnreachableError
 	if _, err := client.Page(t.Context(), request); !errors.As(err, &unreachable) ||
@@ -595,9 +596,10 @@ func TestWatchThroughTrouble(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	client := open(t, config)
-	var watchErr error
+	var watchErr error // as seen, with the lock of changed
+	ended := false
 	group.Go(func() {
-		watchErr = client.Watch(ctx, "/registry/", 2, time.Minute,
+		err := client.Watch(ctx, "/registry/", 2, time.Minute,
 			func(revision int64, changes []etcd.Change) error {
 				changed.L.Lock()
 				defer changed.L.Unlock()
@@ -607,7 +609,14 @@ func TestWatchThroughTrouble(t *testing.T) {
 				changed.Broadcast()
 				return nil
 			})
+		changed.L.Lock()
+		defer changed.L.Unlock()
+		watchErr, ended = err, true
+		changed.Broadcast()
 	})
+	// Whatever ends the test, the watch and the writer end with it.
+	defer group.Wait()
+	defer cancel()
 	writer := cluster.Client(t)
 	group.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
@@ -620,14 +629,27 @@ func TestWatchThroughTrouble(t *testing.T) {
 	caughtUp := func() {
 		t.Helper()
 		var marker *clientv3.PutResponse
-		for marker == nil { // it may fail meanwhile
+		etcdtest.Eventually(t, "a write to succeed", func() bool { // it may fail meanwhile
 			putCtx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
 			marker, _ = writer.Put(putCtx, "/registry/marker", "m")
-			cancel()
-		}
+			return marker != nil
+		})
+		want, late := fmt.Sprint(marker.Header.Revision, " /registry/marker m"), false
+		limit := time.AfterFunc(2*time.Minute, func() {
+			changed.L.Lock()
+			defer changed.L.Unlock()
+			late = true
+			changed.Broadcast()
+		})
+		defer limit.Stop()
 		changed.L.Lock()
 		defer changed.L.Unlock()
-		for !slices.Contains(seen, fmt.Sprint(marker.Header.Revision, " /registry/marker m")) {
+		for !slices.Contains(seen, want) {
+			if ended || late {
+				t.Fatalf("%q is not seen; the watch has ended: %t, %v; its last member: %d; seen last: %q", want, ended,
+					watchErr, watched.Load(), seen[max(0, len(seen)-5):])
+			}
 			changed.Wait()
 		}
 	}
@@ -667,26 +689,31 @@ func TestWatchThroughTrouble(t *testing.T) {
 // TestWatchOfAnIdleStoreHasPatience: nothing happened for longer than the patience, and then the member dies.
 func TestWatchOfAnIdleStoreHasPatience(t *testing.T) {
 	t.Parallel()
+	const patience = time.Second
 	server := etcdtest.Start(t)
 	server.Put(t, map[string][]byte{"/registry/a": nil})
 	first, other := etcdtest.NewProxy(t, server.Endpoint), etcdtest.NewProxy(t, server.Endpoint)
-	const patience = 2 * time.Second
 	done := errors.New("done")
 	left := make(chan struct{}, 10)
-	client := open(t, etcdv3.Config{Endpoints: []string{first.Endpoint, other.Endpoint}, Timeout: 3 * time.Second,
+	client := open(t, etcdv3.Config{Endpoints: []string{first.Endpoint, other.Endpoint}, Timeout: time.Minute,
 		Log: func(string) {
 			left <- struct{}{}
 		}})
-	idle := time.AfterFunc(patience+500*time.Millisecond, first.Cut)
-	defer idle.Stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	go func() {
-		<-left
-		server.Put(t, map[string][]byte{"/registry/a": []byte("changed")})
+		select {
+		case <-left:
+			server.Put(t, map[string][]byte{"/registry/a": []byte("changed")})
+		case <-ctx.Done():
+		}
 	}()
-	err := client.Watch(t.Context(), "/registry/", 3, patience, func(_ int64, changes []etcd.Change) error {
+	err := client.Watch(ctx, "/registry/", 2, patience, func(_ int64, changes []etcd.Change) error {
 		if len(changes) == 1 && string(changes[0].Value) == "changed" {
 			return done
 		}
+		idle := time.AfterFunc(patience+100*time.Millisecond, first.Cut) // the watch stands
+		t.Cleanup(func() { idle.Stop() })
 		return nil
 	})
 	if !errors.Is(err, done) {
@@ -741,7 +768,24 @@ func TestWatchWaitsForALaggingMember(t *testing.T) {
 	t.Parallel()
 	// two etcds with one id, so as to hold one of them back
 	configure := func(c *embed.Config) { c.InitialClusterToken = "the same" }
-	ahead, behind := etcdtest.StartWith(t, configure), etcdtest.StartWith(t, configure)
+	var left atomic.Bool            // the watch has to go on with the other
+	asked := make(chan struct{}, 1) // after that, the one that lags behind has answered
+	answering := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
+		handle grpc.UnaryHandler) (any, error) {
+		answer, err := handle(ctx, request)
+		if _, read := request.(*pb.RangeRequest); read && left.Load() {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		}
+		return answer, err
+	}
+	ahead := etcdtest.StartWith(t, configure)
+	behind := etcdtest.StartWith(t, func(c *embed.Config) {
+		configure(c)
+		c.GRPCAdditionalServerOptions = append(c.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(answering))
+	})
 	put := func(s *etcdtest.Server, value string) { s.Put(t, map[string][]byte{"/registry/a": []byte(value)}) }
 	for _, value := range []string{"0", "1"} {
 		put(ahead, value)
@@ -753,13 +797,23 @@ func TestWatchWaitsForALaggingMember(t *testing.T) {
 		Serializable: true})
 	done := errors.New("done")
 	var seen []string
-	err := client.Watch(t.Context(), "/registry/", 2, time.Minute, func(_ int64, changes []etcd.Change) error {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-asked:
+			put(behind, "2")
+			put(behind, "3")
+		case <-ctx.Done():
+		}
+	}()
+	err := client.Watch(ctx, "/registry/", 2, time.Minute, func(_ int64, changes []etcd.Change) error {
 		for _, c := range changes {
 			seen = append(seen, string(c.Value))
 			switch string(c.Value) {
 			case "2":
+				left.Store(true)
 				way.Cut()
-				time.AfterFunc(1500*time.Millisecond, func() { put(behind, "2"); put(behind, "3") })
 			case "3":
 				return done
 			}

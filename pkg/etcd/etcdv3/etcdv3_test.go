@@ -1,7 +1,6 @@
 package etcdv3_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -109,13 +108,13 @@ func TestPageRefusesMoreThanItTakesIn(t *testing.T) {
 }
 
 func TestPageGoesOnWithAnotherMember(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	server.Put(t, podKeys(10))
 	var mu sync.Mutex
 	var said []string
 	client := open(t, etcdv3.Config{
 		Endpoints: []string{"http://" + closedPort(t), "http://" + silentPort(t), server.Endpoint},
-		Timeout:   500 * time.Millisecond,
 		Log:       func(msg string) { mu.Lock(); said = append(said, msg); mu.Unlock() },
 	})
 	page, err := client.Page(t.Context(), all)
@@ -273,23 +272,6 @@ func TestPageWithUserAndPassword(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
-
-func TestPageKeepsTheRate(t *testing.T) {
-	server := etcdtest.Start(t)
-	server.Put(t, podKeys(300))
-	client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, KeysPerSecond: 50})
-	// the second page is too late, which is known at once
-	ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
-	defer cancel()
-	n := 0
-	err := etcd.Pages(ctx, client, all, etcd.Limits{Keys: 50}, func(p etcd.Page) error {
-		n += len(p.Entries)
-		return nil
-	})
-	if err == nil || n != 50 {
-		t.Fatalf("read %d of 300 keys at 50 a second: %v; want 50 and no more", n, err)
-	}
-}
 
 func TestOpenRefusesBadConfiguration(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")

@@ -485,9 +485,11 @@ func TestWhatAMemberDoesLate(t *testing.T) {
 			}
 			proxy := etcdtest.NewRequests(t, servers[slow])
 			through[slow] = &etcdv3.Writer{
-				Client: open(t, etcdv3.Config{Endpoints: []string{proxy.Endpoint}, Timeout: 500 * time.Millisecond})}
+				Client: open(t, etcdv3.Config{Endpoints: []string{proxy.Endpoint}, Timeout: time.Minute})}
 			job := planned(t, direct, "late", 50)
 			wake, hanging := make(chan struct{}), atomic.Bool{}
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
 			var late atomic.Int64
 			done := make(chan struct{}, 1000) // more than there are transactions
 			look := func(r etcdtest.Request) error {
@@ -496,6 +498,7 @@ func TestWhatAMemberDoesLate(t *testing.T) {
 				}
 				if !r.Answered {
 					late.Add(1)
+					giveUp()
 					<-wake
 				} else {
 					done <- struct{}{}
@@ -509,7 +512,7 @@ func TestWhatAMemberDoesLate(t *testing.T) {
 					through[slow] = hangs{through[slow], &hanging}
 				}
 			}
-			if _, err := move.Apply(t.Context(), job); err == nil || late.Load() == 0 {
+			if _, err := move.Apply(ctx, job); err == nil || late.Load() == 0 {
 				t.Fatalf("Apply of a member that hangs = %v, with %d transactions on the way", err, late.Load())
 			}
 			job.Stores = direct

@@ -13,7 +13,7 @@ import (
 func TestSlowBodiesHoldNoSlot(t *testing.T) {
 	h := handler(t)
 	h.Slots = make(chan struct{}, 1)
-	h.Timeout = 2 * time.Second
+	h.Timeout = time.Minute
 	body, end := io.Pipe()
 	ended := make(chan struct{})
 	go func() {

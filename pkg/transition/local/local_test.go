@@ -63,18 +63,17 @@ func TestReadyWantsHealthAndVersion(t *testing.T) {
 			}
 			_, _ = w.Write([]byte(text))
 		}))
-		h := &Host{Wait: 50 * time.Millisecond}
 		probe := probeOf(t, server.Listener.Addr().String())
 		err := ready(t.Context(), &transition.Check{Kind: transition.Ready, Probe: probe, Version: c.want})
 		if (c.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("ready of %+v = %v", c, err)
 		}
-		away := &transition.Check{Kind: transition.Gone, Probe: probe}
-		if err := h.Check(t.Context(), "", away); err == nil {
-			t.Error("gone of a server that listens = nil")
+		if err := gone(t.Context(), probe); err == nil || !strings.Contains(err.Error(), "accepts connections") {
+			t.Errorf("gone of a server that listens = %v", err)
 		}
 		server.Close()
-		if err := h.Check(t.Context(), "", away); err != nil {
+		h := &Host{Wait: time.Minute}
+		if err := h.Check(t.Context(), "", &transition.Check{Kind: transition.Gone, Probe: probe}); err != nil {
 			t.Errorf("gone of a server that has stopped = %v", err)
 		}
 	}
