@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -118,9 +119,14 @@ func TestManagedMembersMayBeCalledByName(t *testing.T) {
 	}
 }
 
-// summary is what a reader compares in a golden file: the decisions, without what the version tables say of each row.
-// The reasons go to say, with what they are for.
-func summary(t *testing.T, p *plan.Plan, say func(why, place string)) []byte {
+// withRules is the example whose golden file has the rules of its policy; no example has more controllers on the modern
+// side. The files of the others have the number of rules and a hash of them: a changed grant is read in the one file,
+// and changes one line of each other.
+const withRules = "split-1.15-1.36"
+
+// summary is what a reader compares in a golden file: the decisions, without what the version tables say of each row,
+// and the rules of the policy or a hash of them. The reasons go to say, with what they are for.
+func summary(t *testing.T, p *plan.Plan, rules bool, say func(why, place string)) []byte {
 	t.Helper()
 	var b strings.Builder
 	line := func(why, place, format string, args ...any) {
@@ -162,20 +168,28 @@ func summary(t *testing.T, p *plan.Plan, say func(why, place string)) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var text strings.Builder
+	n := 0
 	for _, section := range sections {
 		say(section.Comment, "policy of "+cmp.Or(section.Rules[0].User, section.Rules[0].Group))
-		b.WriteString("policy")
+		text.WriteString("policy")
+		n += len(section.Rules)
 		head := ""
 		for _, r := range section.Rules {
 			next := fmt.Sprintf("\n  user=%q group=%q namespace=%q readonly=%v:", r.User, r.Group, r.Namespace,
 				r.Readonly)
 			if head != next {
-				b.WriteString(next)
+				text.WriteString(next)
 			}
 			head = next
-			b.WriteString(" " + cmp.Or(r.NonResourcePath, strings.TrimSuffix(r.Resource+"."+r.APIGroup, ".")))
+			text.WriteString(" " + cmp.Or(r.NonResourcePath, strings.TrimSuffix(r.Resource+"."+r.APIGroup, ".")))
 		}
-		fmt.Fprintln(&b)
+		fmt.Fprintln(&text)
+	}
+	if rules {
+		b.WriteString(text.String())
+	} else {
+		fmt.Fprintf(&b, "policy %d rules sha256:%x\n", n, sha256.Sum256([]byte(text.String())))
 	}
 	return []byte(b.String())
 }
@@ -194,7 +208,9 @@ func TestExamplesPlanAsGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := summary(t, planOf(t, string(data)), func(why, place string) { reasons.Add(why, place, name) })
+		got := summary(t, planOf(t, string(data)), name == withRules, func(why, place string) {
+			reasons.Add(why, place, name)
+		})
 		t.Run(name, func(t *testing.T) { golden.File(t, filepath.Join("testdata", name+".txt"), got) })
 	}
 	reasons.File(t, filepath.Join("testdata", "reasons.txt"))
