@@ -37,21 +37,28 @@ var leftToLegacy = map[string]string{
 //
 // Errors: what is handed over to controllers that are off.
 func (p *placement) decideControllers(rows []Resource) ([]Controller, error) {
-	controllers := slices.Concat(p.legacyControllers(), p.modernControllers(rows))
-	if err := p.handOverControllers(controllers); err != nil {
+	controllers, err := p.handOverControllers(slices.Concat(p.legacyControllers(), p.modernControllers(rows)))
+	if err != nil {
 		return nil, err
 	}
 	for _, side := range []pair.Side{pair.Modern, pair.Legacy} {
-		if c := controllerOf(controllers, side, garbageCollector); c != nil {
-			dangers := p.collectorDangers(side, rows, controllers)
-			if side == pair.Modern {
-				*c = p.decideModernCollector(*c, dangers)
-			} else {
-				*c = p.decideLegacyCollector(*c, dangers)
-			}
-		}
+		controllers = p.decideCollector(side, rows, controllers)
 	}
 	return controllers, nil
+}
+
+// decideCollector returns the controllers with the garbage collector of a side as it is to run beside the others.
+func (p *placement) decideCollector(side pair.Side, rows []Resource, controllers []Controller) []Controller {
+	decided := slices.Clone(controllers)
+	if c := controllerOf(decided, side, garbageCollector); c != nil {
+		dangers := p.collectorDangers(side, rows, controllers)
+		if side == pair.Modern {
+			*c = p.decideModernCollector(*c, dangers)
+		} else {
+			*c = p.decideLegacyCollector(*c, dangers)
+		}
+	}
+	return decided
 }
 
 func (p *placement) collectorDangers(side pair.Side, rows []Resource, controllers []Controller) []CollectorDanger {

@@ -24,52 +24,55 @@ func (p *placement) handOvers() (sets []kubever.HandOver, entries []int) {
 	return sets, entries
 }
 
-// handOver marks what the modern side has taken over: each side still has its own location, and the legacy one is
-// empty.
-func (p *placement) handOver(rows []Resource) error {
+// handOver returns the rows with marks of what the modern side has taken over: each side still has its own location,
+// and the legacy one is empty.
+func (p *placement) handOver(rows []Resource) ([]Resource, error) {
+	marked := slices.Clone(rows)
 	sets, entries := p.handOvers()
 	for i, set := range sets {
 		for _, key := range set.Keys {
-			row := rowOf(rows, key)
+			row := rowOf(marked, key)
 			switch {
 			case row == nil || row.Legacy.Store == "" || row.Modern.Store == "":
 				continue
 			case row.Owner != pair.OwnerSplit || row.Legacy.Store == row.Modern.Store:
-				return p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: %s are %s, in one location: "+
-					"only what each side has of its own is handed over", p.file.Spec.HandedOver[entries[i]], row.Name,
-					row.Owner)
+				return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: %s are %s, in one "+
+					"location: only what each side has of its own is handed over",
+					p.file.Spec.HandedOver[entries[i]], row.Name, row.Owner)
 			}
 			row.HandedOver = true
 			row.Why = "handed over: the modern side has those of both"
 		}
 	}
-	return nil
+	return marked, nil
 }
 
-// handOverControllers turns off what acted for them on the legacy side. The modern side must act for them.
-func (p *placement) handOverControllers(controllers []Controller) error {
+// handOverControllers returns the controllers with those off that acted on the legacy side for what is handed over. The
+// modern side must act for it.
+func (p *placement) handOverControllers(controllers []Controller) ([]Controller, error) {
+	left := slices.Clone(controllers)
 	sets, entries := p.handOvers()
 	for i, set := range sets {
 		if slices.Contains(set.Controllers, daemonSetControl) && p.daemonPodsUnplaced() {
-			return p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: the scheduler of %s finds no "+
-				"node for pods that the modern side's DaemonSets create, and admission, which binds the others, "+
+			return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: the scheduler of %s finds "+
+				"no node for pods that the modern side's DaemonSets create, and admission, which binds the others, "+
 				"leaves those of kube-system alone", p.file.Spec.HandedOver[entries[i]], p.legacy)
 		}
 		for _, name := range set.Controllers {
-			if c := controllerOf(controllers, pair.Modern, name); c == nil || !c.On {
+			if c := controllerOf(left, pair.Modern, name); c == nil || !c.On {
 				why := fmt.Sprintf("%s has none", p.modern)
 				if c != nil {
 					why = c.Why
 				}
-				return p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]),
+				return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]),
 					"%q: the modern side does not run its %s: %s", p.file.Spec.HandedOver[entries[i]], name, why)
 			}
-			if c := controllerOf(controllers, pair.Legacy, name); c != nil {
+			if c := controllerOf(left, pair.Legacy, name); c != nil {
 				c.On, c.Why = false, "handed over to the modern side"
 			}
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // givenUp are the controllers that the legacy side runs by a list and is to run no longer.

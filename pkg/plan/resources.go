@@ -58,8 +58,7 @@ func (p *placement) place() ([]Resource, error) {
 		}
 		rows = append(rows, row)
 	}
-	p.followServices(rows)
-	return rows, p.handOver(rows)
+	return p.handOver(p.followServices(rows))
 }
 
 // row decides about one resource.
@@ -255,10 +254,12 @@ func overrideNames(fact kubever.Resource, m kubever.Minor) []string {
 	return names
 }
 
-// followServices gives the ranges of the allocators the owner and the places of the services.
-func (p *placement) followServices(rows []Resource) {
-	for i := range rows {
-		fact, _ := kubever.ResourceByKey(rows[i].Key)
+// followServices returns the rows with the owner and the places of the services for the ranges of the allocators.
+func (p *placement) followServices(rows []Resource) []Resource {
+	followed := slices.Clone(rows)
+	for i := range followed {
+		row := &followed[i]
+		fact, _ := kubever.ResourceByKey(row.Key)
 		if fact.Follows() == "" {
 			continue
 		}
@@ -266,15 +267,16 @@ func (p *placement) followServices(rows []Resource) {
 		if at < 0 {
 			continue
 		}
-		rows[i].Owner = rows[at].Owner
-		rows[i].Why = "lies where " + rows[at].Name + " lie"
-		if rows[i].Legacy.Store != "" {
-			rows[i].Legacy.Store = rows[at].Legacy.Store
+		row.Owner = rows[at].Owner
+		row.Why = "lies where " + rows[at].Name + " lie"
+		if row.Legacy.Store != "" {
+			row.Legacy.Store = rows[at].Legacy.Store
 		}
-		if rows[i].Modern.Store != "" {
-			rows[i].Modern.Store = rows[at].Modern.Store
+		if row.Modern.Store != "" {
+			row.Modern.Store = rows[at].Modern.Store
 		}
 	}
+	return followed
 }
 
 // named finds what the spec says of a resource's owner: the last entry that names it. A star stands for what both
