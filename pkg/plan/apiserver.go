@@ -13,13 +13,13 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// apiServer is a side's API server on a host. The pods are nil where no webhook admits them, and as long as that is not
-// decided.
-func (b *basis) apiServer(host spec.Host, side pair.Side, pods *Pods) Component {
+// apiServer is a side's API server on a host, or for it in a cluster. The pods are nil where no webhook admits them,
+// and as long as that is not decided.
+func (b *basis) apiServer(host spec.Host, at addresses, side pair.Side, pods *Pods) Component {
 	s := b.side(side)
-	c := b.component(host, side, kubever.APIServer, &s.APIServer.Component)
+	c := b.component(at, side, kubever.APIServer, &s.APIServer.Component)
 	l := &argList{component: kubever.APIServer, minor: s.Version.Minor}
-	b.servingArgs(l, host, side)
+	b.servingArgs(l, at, side)
 	b.storeArgs(l, host, side)
 	b.networkArgs(l, side)
 	b.identityArgs(l, host, side)
@@ -36,9 +36,9 @@ func (b *basis) apiServer(host spec.Host, side pair.Side, pods *Pods) Component 
 		admissionList(l)
 		b.expectModernServers(l)
 	}
-	b.arguments(host, &c, l, &s.APIServer.Component)
+	b.arguments(host, at, &c, l, &s.APIServer.Component)
 	c.Port = s.APIServer.Port
-	c.Liveness, c.Startup = b.apiServerProbes(&c)
+	c.Liveness, c.Startup = at.probes(b.apiServerProbe(&c), true)
 	extra := s.APIServer.ExtraMounts
 	if side == pair.Modern {
 		extra = slices.Concat(extra, b.legacyMounts(&c))
@@ -51,10 +51,11 @@ func (b *basis) apiServer(host spec.Host, side pair.Side, pods *Pods) Component 
 	return c
 }
 
-func (b *basis) servingArgs(l *argList, host spec.Host, side pair.Side) {
+func (b *basis) servingArgs(l *argList, at addresses, side pair.Side) {
 	server := b.side(side).APIServer
-	l.set("advertise-address", host.Address, "the host's")
-	l.set("bind-address", server.Address, "the spec's")
+	advertise, listen := at.advertise(), at.listen(server.Address, "the spec's")
+	l.set("advertise-address", advertise.value, advertise.why)
+	l.set("bind-address", listen.value, listen.why)
 	l.set("secure-port", strconv.Itoa(server.Port), "the spec's")
 	if kubever.Behaves(kubever.BehaviourInsecurePort, l.minor) {
 		l.set("insecure-port", "0", "without it this version serves every client on the host, unauthenticated, on "+
@@ -390,9 +391,9 @@ func (b *basis) finalizerWithoutController(key, controller string) bool {
 	return true
 }
 
-// apiServerProbes ask /healthz where the server is known to serve it to unauthenticated clients, and whether it accepts
+// apiServerProbe asks /healthz where the server is known to serve it to unauthenticated clients, and whether it accepts
 // connections where it is not.
-func (b *basis) apiServerProbes(c *Component) (liveness, startup *Probe) {
+func (b *basis) apiServerProbe(c *Component) Probe {
 	probe := Probe{Scheme: "HTTPS", Host: loopback, Port: c.Port, Path: "/healthz",
 		DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
 	if port, ok := c.Arg("secure-port"); ok {
@@ -409,16 +410,7 @@ func (b *basis) apiServerProbes(c *Component) (liveness, startup *Probe) {
 	if b.side(c.Side).Existing || !slices.Contains(splitList(mode), wanted) || (given && anonymous == "false") {
 		probe.Scheme, probe.Path = "", ""
 	}
-	return &probe, b.startupProbe(probe)
-}
-
-// startupProbe is the same question asked more patiently, where the kubelet knows such probes.
-func (b *basis) startupProbe(probe Probe) *Probe {
-	if !kubever.Field("v1.Container", "startupProbe").Has(b.file.Spec.Kubelet.Version.Minor) {
-		return nil
-	}
-	probe.DelaySeconds, probe.FailureThreshold = 10, 24
-	return &probe
+	return probe
 }
 
 func isUnspecified(address string) bool {

@@ -18,18 +18,24 @@ const (
 	UsageClient = "client"
 )
 
-// certificates lists what the plan's components present and trust on a host. None is in a group that a server trusts
-// without asking its policy.
-func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) []Certificate {
+// certificates lists what the components of a plan present and trust on a host, or for it in a cluster. None is in a
+// group that a server trusts without asking its policy.
+func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig, components []Component) []Certificate {
+	at := b.addresses(host, false)
+	if at == nil {
+		return nil
+	}
 	pki := b.file.Spec.PKI
 	var list []Certificate
 	for _, side := range pair.Sides() {
 		s := b.side(side)
+		reached := at.serverNames(b.fileOn(host, s.APIServer.Cert), components)
 		list = append(list, Certificate{
 			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver",
 			Usages:   []string{UsageServer},
-			DNSNames: b.serverNames(host, side, pods), IPs: b.serverIPs(host, side, pods), Existing: s.Existing,
-			Why: "serving certificate of the " + string(side) + " API server",
+			DNSNames: append(b.servedNames(side, pods), reached...), IPs: b.serverIPs(at, side, pods),
+			Existing: s.Existing,
+			Why:      "serving certificate of the " + string(side) + " API server",
 		})
 	}
 	for _, k := range configs {
@@ -62,10 +68,10 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 			DNSNames:   []string{"localhost"}, IPs: []string{loopback}, Usages: []string{UsageServer},
 			Why: "the modern API server sends admission requests for pods to the webhook"})
 	}
-	list = append(list, b.storeCertificates(host)...)
+	list = append(list, b.storeCertificates(host, at, components)...)
 	for i := range list {
 		c := &list[i]
-		c.Host, c.Cert, c.Key, c.CA = host.Name, b.fileOn(host, c.Cert), b.fileOn(host, c.Key), b.fileOn(host, c.CA)
+		c.Host, c.Cert, c.Key, c.CA = at.host(), b.fileOn(host, c.Cert), b.fileOn(host, c.Key), b.fileOn(host, c.CA)
 	}
 	slices.SortStableFunc(list, func(a, b Certificate) int { return strings.Compare(a.Cert, b.Cert) })
 	return slices.CompactFunc(list, func(a, b Certificate) bool { return a.Cert == b.Cert })
@@ -117,7 +123,7 @@ func (b *basis) kubeletAccess(components []Component, certificates []Certificate
 }
 
 // storeCertificates are those of managed members, and the client identity of the API servers.
-func (b *basis) storeCertificates(host spec.Host) []Certificate {
+func (b *basis) storeCertificates(host spec.Host, at addresses, components []Component) []Certificate {
 	var list []Certificate
 	running := slices.ContainsFunc(b.file.Spec.Stores, func(s spec.Store) bool {
 		return s.TLS != nil && s.Managed == nil
@@ -138,18 +144,17 @@ func (b *basis) storeCertificates(host spec.Host) []Certificate {
 		if store.Managed == nil {
 			continue
 		}
-		names := []string{host.Name, "localhost"}
-		ips := []string{loopback, host.Address}
-		servedNames, servedIPs := b.memberNames(&store, names, ips)
+		served, peer := store.Managed.ServerTLS, store.Managed.PeerTLS
+		ips := append([]string{loopback}, at.ips()...)
+		servedNames, servedIPs := b.memberNames(&store, at.memberNames(b.fileOn(host, served.Cert), components), ips)
 		list = append(list,
-			Certificate{Cert: store.Managed.ServerTLS.Cert, Key: store.Managed.ServerTLS.Key,
-				CA: store.Managed.ServerTLS.CA, CommonName: host.Name,
+			Certificate{Cert: served.Cert, Key: served.Key, CA: served.CA, CommonName: at.memberUser(store.Name),
 				DNSNames: servedNames, IPs: servedIPs, Usages: []string{UsageServer, UsageClient},
 				Why: "serving certificate of the member of store " + store.Name},
-			Certificate{Cert: store.Managed.PeerTLS.Cert, Key: store.Managed.PeerTLS.Key, CA: store.Managed.PeerTLS.CA,
-				CommonName: host.Name,
-				DNSNames:   names, IPs: ips, Usages: []string{UsageServer, UsageClient},
-				Why: "the member of store " + store.Name + " identifies itself to the others by it"})
+			Certificate{Cert: peer.Cert, Key: peer.Key, CA: peer.CA, CommonName: at.memberUser(store.Name),
+				DNSNames: at.memberNames(b.fileOn(host, peer.Cert), components), IPs: ips,
+				Usages: []string{UsageServer, UsageClient},
+				Why:    "the member of store " + store.Name + " identifies itself to the others by it"})
 	}
 	return list
 }
@@ -179,15 +184,15 @@ func (b *basis) memberNames(store *spec.Store, names, ips []string) (withNames, 
 	return withNames, withIPs
 }
 
-// serverNames are the DNS names under which clients reach an API server: those of the service kubernetes, and for the
-// modern one those of its own service too.
-func (b *basis) serverNames(host spec.Host, side pair.Side, pods *Pods) []string {
+// servedNames are the DNS names of services of the cluster by which clients reach an API server: those of the service
+// kubernetes, and for the modern one those of its own service too.
+func (b *basis) servedNames(side pair.Side, pods *Pods) []string {
 	domain := b.file.Spec.Network.ClusterDomain
 	names := serviceNames("default", "kubernetes", domain)
 	if pods != nil && side == pair.Modern {
 		names = append(names, serviceNames(pods.Service.Namespace, pods.Service.Name, domain)...)
 	}
-	return append(names, "localhost", host.Name)
+	return names
 }
 
 func serviceNames(namespace, name, domain string) []string {
@@ -195,11 +200,11 @@ func serviceNames(namespace, name, domain string) []string {
 	return []string{name, qualified, qualified + ".svc", qualified + ".svc." + domain}
 }
 
-// serverIPs are the addresses under which clients reach an API server: the host's, loopback, and the first address of
+// serverIPs are the addresses under which clients reach an API server: its own, loopback, and the first address of
 // each service range, which is that of the service kubernetes when the range's own server made it; for the modern one
 // that of its own service too.
-func (b *basis) serverIPs(host spec.Host, side pair.Side, pods *Pods) []string {
-	ips := []string{loopback, host.Address}
+func (b *basis) serverIPs(at addresses, side pair.Side, pods *Pods) []string {
+	ips := append([]string{loopback}, at.ips()...)
 	for _, cidr := range slices.Concat(b.file.Spec.Network.ServiceCIDRs, b.file.Spec.Network.ModernServiceCIDRs) {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil {
 			ips = append(ips, prefix.Masked().Addr().Next().String())

@@ -37,28 +37,36 @@ type basis struct {
 	controllers []Controller
 }
 
-// components lists what runs on a host: members of managed stores, then the legacy side, then the modern one, then what
-// sees both.
+// components lists what runs on a host, or for it in a cluster: members of managed stores, then the legacy side, then
+// the modern one, then what sees both.
 func (b *basis) components(host spec.Host, elected election, joint *duties, pods *Pods, configs []Kubeconfig) (
 	[]Component, error) {
 	var list []Component
 	for i := range b.file.Spec.Stores {
-		if store := &b.file.Spec.Stores[i]; store.Managed != nil {
-			member, err := b.etcd(host, store)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, member)
+		store := &b.file.Spec.Stores[i]
+		if store.Managed == nil {
+			continue
+		}
+		endpoint, err := b.endpointOn(host, store)
+		if err != nil {
+			return nil, err
+		}
+		if at := b.addresses(host, false); at != nil {
+			list = append(list, b.etcd(at, store, endpoint))
 		}
 	}
 	for _, side := range pair.Sides() {
 		s := b.side(side)
-		list = append(list, b.apiServer(host, side, pods))
+		at := b.addresses(host, s.Existing)
+		if at == nil {
+			continue
+		}
+		list = append(list, b.apiServer(host, at, side, pods))
 		if s.ControllerManager != nil {
-			list = append(list, b.controllerManager(host, side, elected, configs))
+			list = append(list, b.controllerManager(host, at, side, elected, configs))
 		}
 		if s.Scheduler != nil {
-			list = append(list, b.scheduler(host, configs))
+			list = append(list, b.scheduler(host, at, configs))
 		}
 	}
 	if b.joins(host, joint) {
@@ -77,21 +85,25 @@ func (b *basis) side(name pair.Side) *spec.Side {
 func (b *basis) minor(name pair.Side) kubever.Minor { return b.side(name).Version.Minor }
 
 // component starts a component of a side: everything but arguments, probes and mounts.
-func (b *basis) component(host spec.Host, side pair.Side, kind string, c *spec.Component) Component {
+func (b *basis) component(at addresses, side pair.Side, kind string, c *spec.Component) Component {
 	s := b.side(side)
-	name := kind
-	if side == pair.Modern {
-		name += "-modern"
-	}
 	image := imageOf(s, c, kind)
 	command := c.Command
 	if len(command) == 0 {
 		command = commandOf(image, kind)
 	}
 	return Component{
-		Host: host.Name, Side: side, Kind: kind, Name: name,
+		Host: at.host(), Side: side, Kind: kind, Name: componentName(side, kind),
 		Version: s.Version.String(), Image: image, Command: command, Env: c.ExtraEnv,
 	}
+}
+
+// componentName distinguishes the components of the two sides, which run on the same hosts.
+func componentName(side pair.Side, kind string) string {
+	if side == pair.Modern {
+		return kind + "-modern"
+	}
+	return kind
 }
 
 // commandOf is how a component is started in an image: by its own name, or as a part of the hyperkube, which takes the
@@ -118,9 +130,9 @@ func imageOf(s *spec.Side, c *spec.Component, kind string) string {
 }
 
 // arguments merges what the plan wants of a component with what the spec says of it.
-func (b *basis) arguments(host spec.Host, into *Component, l *argList, c *spec.Component) {
+func (b *basis) arguments(host spec.Host, at addresses, into *Component, l *argList, c *spec.Component) {
 	if !b.side(into.Side).Existing {
-		into.Args = l.with(c.ExtraArgs)
+		into.Args = l.with(at.stores(c.ExtraArgs))
 		b.filesOn(host, into.Args)
 		return
 	}
@@ -148,41 +160,31 @@ func (b *basis) onHost(host spec.Host, running []spec.Arg) []spec.Arg {
 	return list
 }
 
-// etcd is the member of a managed store on a host.
-func (b *basis) etcd(host spec.Host, store *spec.Store) (Component, error) {
-	endpoint, err := b.endpointOn(host, store)
-	if err != nil {
-		return Component{}, err
-	}
-	advertised := endpoint.Scheme + "://" + endpoint.Host
+// etcdName is the name of the members of a managed store.
+func etcdName(store string) string { return Etcd + "-" + store }
+
+// etcd is a member of a managed store, which has the endpoint on its host.
+func (b *basis) etcd(at addresses, store *spec.Store, endpoint *url.URL) Component {
 	managed := store.Managed
 	port, _ := strconv.Atoi(endpoint.Port())
-	scheme := endpoint.Scheme
+	m := member{store: store, endpoint: endpoint, client: port, peer: managed.PeerPort,
+		metrics: metricsPort(port, managed.PeerPort)}
 	var args []Arg
 	set := func(name, value, why string) {
 		args = append(args, Arg{Name: name, Value: value, Why: why, Origin: FromPlan})
 	}
-	var cluster []string
-	for _, h := range b.file.Spec.Hosts {
-		cluster = append(cluster, fmt.Sprintf("%s=%s://%s", h.Name, scheme, HostPort(h.Address, managed.PeerPort)))
-	}
-	peer := fmt.Sprintf("%s://%s", scheme, HostPort(host.Address, managed.PeerPort))
-	listen := []string{fmt.Sprintf("%s://%s:%d", scheme, loopback, port)}
-	if own := listenAddress(host, endpoint); own != loopback {
-		listen = append([]string{fmt.Sprintf("%s://%s", scheme, HostPort(own, port))}, listen...)
-	}
-	set("name", host.Name, "the member's name is the host's")
+	here := at.member(m)
+	set("name", here.name.value, here.name.why)
 	set("data-dir", managed.DataDir, "the spec's")
-	set("listen-client-urls", strings.Join(listen, ","), "the store's endpoint, and this host's own components")
-	set("advertise-client-urls", advertised, "the store's endpoint")
-	set("listen-peer-urls", peer, "another port than the core store's")
-	set("initial-advertise-peer-urls", peer, "another port than the core store's")
-	set("initial-cluster", strings.Join(cluster, ","), "one member on every host")
-	set("initial-cluster-token", "etcd-"+store.Name, "members of another store are refused")
+	set("listen-client-urls", here.listenClients.value, here.listenClients.why)
+	set("advertise-client-urls", here.advertiseClients.value, here.advertiseClients.why)
+	set("listen-peer-urls", here.listenPeers.value, here.listenPeers.why)
+	set("initial-advertise-peer-urls", here.advertisePeers.value, here.advertisePeers.why)
+	set("initial-cluster", here.cluster.value, here.cluster.why)
+	set("initial-cluster-token", etcdName(store.Name), "members of another store are refused")
 	set("initial-cluster-state", "new", "has no effect once the data directory exists")
-	set("listen-metrics-urls", fmt.Sprintf("http://%s:%d", loopback, metricsPort(port, managed.PeerPort)),
-		"the probe's endpoint, without a certificate")
-	if scheme == "https" {
+	set("listen-metrics-urls", here.listenMetrics.value, here.listenMetrics.why)
+	if endpoint.Scheme == "https" {
 		set("cert-file", managed.ServerTLS.Cert, "serving certificate")
 		set("key-file", managed.ServerTLS.Key, "serving certificate")
 		set("trusted-ca-file", managed.ServerTLS.CA, "clients have certificates of this CA")
@@ -197,18 +199,18 @@ func (b *basis) etcd(host spec.Host, store *spec.Store) (Component, error) {
 		image = "registry.k8s.io/etcd:" + managed.Version + "-0"
 	}
 	c := Component{
-		Host: host.Name, Kind: Etcd, Name: "etcd-" + store.Name, Version: managed.Version, Image: image,
+		Host: at.host(), Kind: Etcd, Name: etcdName(store.Name), Version: managed.Version, Image: image,
 		Command: []string{Etcd}, Args: args, Port: port, Store: store.Name,
-		Liveness: &Probe{Scheme: "HTTP", Host: loopback, Port: metricsPort(port, managed.PeerPort), Path: "/health",
-			DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8},
 	}
+	c.Liveness, c.Startup = at.probes(Probe{Scheme: "HTTP", Host: loopback, Port: m.metrics, Path: "/health",
+		DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}, false)
 	c.Mounts = append(c.Mounts, Mount{Name: "data", Path: managed.DataDir, Directory: true})
-	if scheme == "https" {
+	if endpoint.Scheme == "https" {
 		c.Mounts = append(c.Mounts, directories(managed.ServerTLS.Cert, managed.ServerTLS.Key, managed.ServerTLS.CA,
 			managed.PeerTLS.Cert, managed.PeerTLS.Key, managed.PeerTLS.CA)...)
 	}
 	c.Mounts = named(c.Mounts)
-	return c, nil
+	return c
 }
 
 // metricsPort is the next port that is neither the clients' nor the peers'.

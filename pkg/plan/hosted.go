@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -43,52 +44,12 @@ func storesOf(f *spec.File, target Target) []Store {
 	return stores
 }
 
-// inCluster are the parts of hosts with their components as pods of another cluster: what was a host's address is a
-// pod's or a service's. Components that run already stay where they are, and the controllers that see both sides are
-// left out. Certificates have the names under which clients reach pods.
-func (b *basis) inCluster(onHosts parts) parts {
-	first, moved := b.file.Spec.Hosts[0], b.endpointsInCluster()
-	var all parts
-	for _, c := range onHosts.components {
-		switch {
-		case c.Side != "" && b.side(c.Side).Existing:
-			all.components = append(all.components, c)
-		case c.Host == first.Name && c.Kind != JointControllers:
-			all.components = append(all.components, hostedComponent(b.file.Metadata.Name, c, moved))
-		}
-	}
-	for _, k := range onHosts.kubeconfigs {
-		if k.Host == first.Name && k.Component != JointControllers {
-			all.kubeconfigs = append(all.kubeconfigs, b.hostedKubeconfig(k, onHosts.components))
-		}
-	}
-	for _, c := range onHosts.certificates {
-		if c.Host == first.Name && c.CommonName != JointControllers {
-			all.certificates = append(all.certificates, b.hostedCertificate(c, first, onHosts.components))
-		}
-	}
-	return all
-}
-
-// endpointsInCluster maps the endpoints of managed stores to those of their pods.
-func (b *basis) endpointsInCluster() map[string]string {
-	moved := map[string]string{}
-	for i, s := range b.file.Spec.Stores {
-		for n, endpoint := range s.Endpoints {
-			if s.Managed != nil {
-				moved[endpoint] = b.stores[i].Endpoints[n]
-			}
-		}
-	}
-	return moved
-}
-
 // ServiceName is the DNS name of a service of the plan's namespace, good in every cluster whatever its domain.
 func ServiceName(namespace, service string) string { return service + "." + namespace + ".svc" }
 
 // memberName is the DNS name of a member of a managed store.
 func memberName(namespace, store, ordinal string) string {
-	service := Etcd + "-" + store
+	service := etcdName(store)
 	return service + "-" + ordinal + "." + ServiceName(namespace, service)
 }
 
@@ -102,43 +63,7 @@ func memberURL(namespace, store, ordinal, endpoint string) string {
 	return scheme + "://" + memberName(namespace, store, ordinal) + ":" + port
 }
 
-// hostedComponent is a component as the containers of its pods run it.
-func hostedComponent(namespace string, c Component, moved map[string]string) Component {
-	c.Host = HostedName
-	c.Args = slices.Clone(c.Args)
-	for i, a := range c.Args {
-		if c.Kind == Etcd {
-			c.Args[i] = hostedMemberArg(namespace, &c, a)
-		} else {
-			c.Args[i] = hostedArg(a, moved)
-		}
-	}
-	if c.Liveness != nil {
-		probe := *c.Liveness
-		probe.Host = ""
-		c.Liveness = &probe
-		patient := probe
-		patient.DelaySeconds, patient.FailureThreshold = 10, 24
-		c.Startup = &patient
-	}
-	return c
-}
-
-// hostedArg is an argument with the addresses of a pod. What the spec says stays.
-func hostedArg(a Arg, moved map[string]string) Arg {
-	switch name := kubever.FlagName(a.Name); {
-	case name == "etcd-servers" || name == "etcd-servers-overrides":
-		a.Value = replaceEndpoints(a.Value, moved)
-	case a.Origin != FromPlan:
-	case name == "advertise-address":
-		a.Value, a.Why = "$("+PodIP+")", "the pod's"
-	case name == "bind-address" || name == "address":
-		a.Value, a.Why = "0.0.0.0", "clients are outside of the pod"
-	}
-	return a
-}
-
-// replaceEndpoints replaces whole URLs of a list, whatever separates them.
+// replaceEndpoints replaces, in an argument of the spec, whole URLs of a list, whatever separates them.
 func replaceEndpoints(value string, moved map[string]string) string {
 	var out strings.Builder
 	for value != "" {
@@ -160,70 +85,93 @@ func replaceEndpoints(value string, moved map[string]string) string {
 	return out.String()
 }
 
-// hostedMemberArg is an argument of a member: it is known by the name of its pod, and listens on every address of it.
-func hostedMemberArg(namespace string, c *Component, a Arg) Arg {
-	here := func(url string) string {
-		scheme, rest, _ := strings.Cut(url, "://")
-		return scheme + "://0.0.0.0:" + rest[strings.LastIndexByte(rest, ':')+1:]
-	}
-	self := "$(" + PodName + ")." + ServiceName(namespace, c.Name)
-	named := func(url string) string {
-		scheme, rest, _ := strings.Cut(url, "://")
-		return scheme + "://" + self + ":" + rest[strings.LastIndexByte(rest, ':')+1:]
-	}
-	first, _, _ := strings.Cut(a.Value, ",")
-	switch a.Name {
-	case "name":
-		a.Value, a.Why = "$("+PodName+")", "the member's name is the pod's"
-	case "listen-client-urls", "listen-peer-urls", "listen-metrics-urls":
-		a.Value, a.Why = here(first), "clients are outside of the pod"
-	case "advertise-client-urls", "initial-advertise-peer-urls":
-		a.Value, a.Why = named(first), "the pod's name stays, its address does not"
-	case "initial-cluster":
-		var members []string
-		for n, member := range strings.Split(a.Value, ",") {
-			_, url, _ := strings.Cut(member, "=")
-			ordinal := strconv.Itoa(n)
-			members = append(members, c.Name+"-"+ordinal+"="+memberURL(namespace, c.Store, ordinal, url))
-		}
-		a.Value, a.Why = strings.Join(members, ","), "one member in every pod"
-	}
-	return a
+// inCluster are the addresses of pods of another cluster: they are reached by the names of their services, and listen
+// on every address that they have.
+type inCluster struct{ *basis }
+
+// everywhere is every address of a pod.
+const everywhere = "0.0.0.0"
+
+const whyEverywhere = "clients are outside of the pod"
+
+func (c inCluster) namespace() string { return c.file.Metadata.Name }
+
+func (inCluster) host() string { return HostedName }
+
+func (inCluster) advertise() because { return because{"$(" + PodIP + ")", "the pod's"} }
+
+func (inCluster) listen(_, _ string) because { return because{everywhere, whyEverywhere} }
+
+func (inCluster) probes(probe Probe, _ bool) (liveness, startup *Probe) {
+	probe.Host = "" // the pod's
+	return &probe, patient(probe)
 }
 
-// hostedKubeconfig reaches the API server of its side by the server's service.
-func (b *basis) hostedKubeconfig(k Kubeconfig, components []Component) Kubeconfig {
-	k.Host = HostedName
-	side := components[slices.IndexFunc(components, func(c Component) bool { return c.Name == k.Component })].Side
-	for _, c := range components {
-		if c.Side == side && c.Kind == kubever.APIServer {
-			k.Server = "https://" + HostPort(ServiceName(b.file.Metadata.Name, c.Name), b.side(side).APIServer.Port)
-		}
-	}
-	return k
+func (c inCluster) server(side pair.Side) string {
+	return ServiceName(c.namespace(), componentName(side, kubever.APIServer))
 }
 
-// hostedCertificate has the names of services and pods for those of the first host, of which it was.
-func (b *basis) hostedCertificate(c Certificate, first spec.Host, components []Component) Certificate {
-	namespace := b.file.Metadata.Name
-	c.Host = HostedName
-	c.DNSNames = slices.DeleteFunc(slices.Clone(c.DNSNames), func(n string) bool { return n == first.Name })
-	c.IPs = slices.DeleteFunc(slices.Clone(c.IPs), func(ip string) bool { return ip == first.Address })
-	for _, component := range components {
-		if component.Host != first.Name || !presents(&component, c.Cert) {
+func (c inCluster) stores(args []spec.Arg) []spec.Arg {
+	moved := map[string]string{}
+	for i, s := range c.file.Spec.Stores {
+		for n, endpoint := range s.Endpoints {
+			moved[endpoint] = c.basis.stores[i].Endpoints[n]
+		}
+	}
+	list := slices.Clone(args)
+	for i, a := range list {
+		if name := kubever.FlagName(a.Name); name == "etcd-servers" || name == "etcd-servers-overrides" {
+			list[i].Value = replaceEndpoints(a.Value, moved)
+		}
+	}
+	return list
+}
+
+func (c inCluster) member(m member) memberArgs {
+	component := etcdName(m.store.Name)
+	self := "$(" + PodName + ")." + ServiceName(c.namespace(), component)
+	var cluster []string
+	for n := range c.file.Spec.Hosts {
+		name := memberName(c.namespace(), m.store.Name, strconv.Itoa(n))
+		cluster = append(cluster, component+"-"+strconv.Itoa(n)+"="+m.url(name, m.peer))
+	}
+	const whyNamed = "the pod's name stays, its address does not"
+	return memberArgs{
+		name:             because{"$(" + PodName + ")", "the member's name is the pod's"},
+		listenClients:    because{m.url(everywhere, m.client), whyEverywhere},
+		advertiseClients: because{m.url(self, m.client), whyNamed},
+		listenPeers:      because{m.url(everywhere, m.peer), whyEverywhere},
+		advertisePeers:   because{m.url(self, m.peer), whyNamed},
+		cluster:          because{strings.Join(cluster, ","), "one member in every pod"},
+		listenMetrics:    because{"http://" + HostPort(everywhere, m.metrics), whyEverywhere},
+	}
+}
+
+func (inCluster) memberUser(store string) string { return etcdName(store) }
+
+func (c inCluster) serverNames(cert string, components []Component) []string {
+	names := []string{"localhost"}
+	for i := range components {
+		component := &components[i]
+		if !presents(component, cert) {
 			continue
 		}
-		c.DNSNames = append(c.DNSNames, component.Name, component.Name+"."+namespace,
-			ServiceName(namespace, component.Name))
+		names = append(names, component.Name, component.Name+"."+c.namespace(),
+			ServiceName(c.namespace(), component.Name))
 		if component.Kind == Etcd {
-			c.CommonName = component.Name
-			for n := range b.file.Spec.Hosts {
-				c.DNSNames = append(c.DNSNames, memberName(namespace, component.Store, strconv.Itoa(n)))
+			for n := range c.file.Spec.Hosts {
+				names = append(names, memberName(c.namespace(), component.Store, strconv.Itoa(n)))
 			}
 		}
 	}
-	return c
+	return names
 }
+
+func (c inCluster) memberNames(cert string, components []Component) []string {
+	return c.serverNames(cert, components)
+}
+
+func (inCluster) ips() []string { return nil }
 
 // presents reports whether a component serves with a certificate.
 func presents(c *Component, file string) bool {

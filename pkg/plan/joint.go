@@ -124,9 +124,9 @@ func unseenInNamespaces(side pair.Side, m kubever.Minor, rows []Resource, custom
 	return unseen
 }
 
-// joins reports whether the controllers that see both sides run on a host.
+// joins reports whether the controllers that see both sides run on a host. They do beside no pods of a cluster.
 func (b *basis) joins(host spec.Host, joint *duties) bool {
-	return joint != nil && (len(b.file.Spec.Controllers.Hosts) == 0 ||
+	return joint != nil && b.target != Hosted && (len(b.file.Spec.Controllers.Hosts) == 0 ||
 		slices.Contains(b.file.Spec.Controllers.Hosts, host.Name))
 }
 
@@ -167,9 +167,8 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 		}
 	}
 	c.Args = l.with(s.ExtraArgs)
-	c.Liveness = &Probe{Scheme: "HTTP", Host: loopback, Port: s.Port, Path: "/healthz", DelaySeconds: 15,
-		TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
-	c.Startup = b.startupProbe(*c.Liveness)
+	c.Liveness, c.Startup = onHost{b, host}.probes(Probe{Scheme: "HTTP", Host: loopback, Port: s.Port, Path: "/healthz",
+		DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}, true)
 	c.Mounts = named(append(c.Mounts, mounts(&c, nil, configs)...))
 	return c
 }

@@ -17,11 +17,12 @@ const (
 )
 
 // controllerManager is a side's controller manager on a host.
-func (b *basis) controllerManager(host spec.Host, side pair.Side, elected election, configs []Kubeconfig) Component {
+func (b *basis) controllerManager(host spec.Host, at addresses, side pair.Side, elected election,
+	configs []Kubeconfig) Component {
 	s := b.side(side)
-	c := b.component(host, side, kubever.ControllerManager, s.ControllerManager)
+	c := b.component(at, side, kubever.ControllerManager, s.ControllerManager)
 	l := &argList{component: kubever.ControllerManager, minor: s.Version.Minor}
-	clientArgs(l, c.Name, side, s.ControllerManager)
+	clientArgs(l, at, side, s.ControllerManager)
 	if side == pair.Modern {
 		b.modernManagerArgs(l, elected)
 	} else {
@@ -29,38 +30,40 @@ func (b *basis) controllerManager(host spec.Host, side pair.Side, elected electi
 	}
 	l.set("use-service-account-credentials", "true",
 		"each controller is its own user, so that the policy can distinguish them")
-	b.arguments(host, &c, l, s.ControllerManager)
-	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
-	c.Startup = b.startupProbe(*c.Liveness)
+	b.arguments(host, at, &c, l, s.ControllerManager)
+	probe := b.daemonProbe(&c, s.Version.Minor)
+	c.Port = probe.Port
+	c.Liveness, c.Startup = at.probes(probe, true)
 	c.Mounts = mounts(&c, s.ControllerManager.ExtraMounts, configs)
 	return c
 }
 
 // scheduler is the legacy side's scheduler on a host; it places the pods of both sides.
-func (b *basis) scheduler(host spec.Host, configs []Kubeconfig) Component {
+func (b *basis) scheduler(host spec.Host, at addresses, configs []Kubeconfig) Component {
 	s := b.side(pair.Legacy)
-	c := b.component(host, pair.Legacy, kubever.Scheduler, s.Scheduler)
+	c := b.component(at, pair.Legacy, kubever.Scheduler, s.Scheduler)
 	l := &argList{component: kubever.Scheduler, minor: s.Version.Minor}
-	clientArgs(l, c.Name, pair.Legacy, s.Scheduler)
+	clientArgs(l, at, pair.Legacy, s.Scheduler)
 	l.set("leader-elect", "true", "one of the hosts is the leader")
-	b.arguments(host, &c, l, s.Scheduler)
-	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
-	c.Startup = b.startupProbe(*c.Liveness)
+	b.arguments(host, at, &c, l, s.Scheduler)
+	probe := b.daemonProbe(&c, s.Version.Minor)
+	c.Port = probe.Port
+	c.Liveness, c.Startup = at.probes(probe, true)
 	c.Mounts = mounts(&c, s.Scheduler.ExtraMounts, configs)
 	return c
 }
 
 // clientArgs are how a component reaches its API server, and where it serves its own health.
-func clientArgs(l *argList, name string, side pair.Side, c *spec.Component) {
+func clientArgs(l *argList, at addresses, side pair.Side, c *spec.Component) {
 	config := kubeconfigPath(side, l.component, c)
 	l.set("kubeconfig", config, fmt.Sprintf("the %s API server of the same host", side))
-	secure := servesSecurely(l.component, l.minor)
+	secure, listen := servesSecurely(l.component, l.minor), at.listen(loopback, "no remote clients")
 	if secure {
 		l.set("authentication-kubeconfig", config, "authentication of requests to its own port")
 		l.set("authorization-kubeconfig", config, "authentication of requests to its own port")
-		l.set("bind-address", loopback, "no remote clients")
+		l.set("bind-address", listen.value, listen.why)
 	} else {
-		l.set("address", loopback, "no remote clients")
+		l.set("address", listen.value, listen.why)
 	}
 	if side == pair.Modern {
 		const why = "the legacy controller manager has the usual port"
@@ -124,8 +127,8 @@ func servesSecurely(kind string, m kubever.Minor) bool {
 
 // daemonProbe asks a controller manager or scheduler whether it is well, on the port that its arguments and its version
 // say.
-func (b *basis) daemonProbe(c *Component, m kubever.Minor) (int, *Probe) {
-	probe := &Probe{Host: loopback, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10,
+func (b *basis) daemonProbe(c *Component, m kubever.Minor) Probe {
+	probe := Probe{Host: loopback, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10,
 		FailureThreshold: 8}
 	addressFlag := "address"
 	if secure := portArg(c, "secure-port", m); secure != 0 {
@@ -139,7 +142,7 @@ func (b *basis) daemonProbe(c *Component, m kubever.Minor) (int, *Probe) {
 	if b.side(c.Side).Existing && probe.Scheme == "HTTPS" {
 		probe.Scheme, probe.Path = "", "" // whether it answers strangers is for its arguments to say
 	}
-	return probe.Port, probe
+	return probe
 }
 
 // portArg is the port that the argument names, or its version's default; 0 when it has none.
@@ -158,6 +161,10 @@ func portArg(c *Component, name string, m kubever.Minor) int {
 // kubeconfigs are the files with which the controller managers and the scheduler of a host reach their API servers. A
 // component that runs already has its own.
 func (b *basis) kubeconfigs(host spec.Host, joint *duties, pods *Pods) []Kubeconfig {
+	at := b.addresses(host, false)
+	if at == nil {
+		return nil
+	}
 	var list []Kubeconfig
 	for _, side := range pair.Sides() {
 		s := b.side(side)
@@ -171,16 +178,14 @@ func (b *basis) kubeconfigs(host spec.Host, joint *duties, pods *Pods) []Kubecon
 			if of.c == nil {
 				continue
 			}
-			component := of.kind
 			directory := b.file.Spec.PKI.Directory
 			if side == pair.Modern {
-				component += "-modern"
 				directory += "/modern"
 			}
 			base := directory + "/" + strings.TrimPrefix(of.kind, "kube-")
 			list = append(list, Kubeconfig{
-				Host: host.Name, Component: component, Path: kubeconfigPath(side, of.kind, of.c),
-				Server: "https://" + HostPort(serverAddress(s.APIServer), s.APIServer.Port),
+				Host: at.host(), Component: componentName(side, of.kind), Path: kubeconfigPath(side, of.kind, of.c),
+				Server: "https://" + HostPort(at.server(side), s.APIServer.Port),
 				CA:     b.file.Spec.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: "system:" + of.kind,
 			})
 		}

@@ -76,7 +76,7 @@ type parts struct {
 	certificates []Certificate
 }
 
-// parts are those of every host, or of a cluster.
+// parts are those of every host, or of a cluster. In a cluster there are none of the controllers that see both sides.
 func (b *basis) parts(elected election, joint *duties, pods *Pods) (parts, error) {
 	var all parts
 	for _, host := range b.file.Spec.Hosts {
@@ -86,11 +86,8 @@ func (b *basis) parts(elected election, joint *duties, pods *Pods) (parts, error
 			return parts{}, err
 		}
 		all.kubeconfigs = append(all.kubeconfigs, configs...)
-		all.certificates = append(all.certificates, b.certificates(host, pods, configs)...)
+		all.certificates = append(all.certificates, b.certificates(host, pods, configs, components)...)
 		all.components = append(all.components, components...)
-	}
-	if b.target == Hosted {
-		return b.inCluster(all), nil
 	}
 	return all, nil
 }

@@ -209,8 +209,9 @@ func within(address string, ranges []string) bool {
 // podTokens decides where pods get the token of their service account. A projected one takes a legacy server that keeps
 // its source and issues it in a name that the modern API server accepts, and kubelets that can mount it.
 func (b *basis) podTokens() (Tokens, string) {
-	legacy := b.apiServer(b.file.Spec.Hosts[0], pair.Legacy, nil)
-	modern := b.apiServer(b.file.Spec.Hosts[0], pair.Modern, nil)
+	first := b.file.Spec.Hosts[0]
+	legacy := b.apiServer(first, onHost{b, first}, pair.Legacy, nil)
+	modern := b.apiServer(first, onHost{b, first}, pair.Modern, nil)
 	issuer := func(c *Component) string {
 		if key, _ := c.Arg("service-account-signing-key-file"); key == "" {
 			return ""
