@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/diff"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/golden"
@@ -125,7 +126,8 @@ func TestManagedMembersMayBeCalledByName(t *testing.T) {
 const withRules = "split-1.15-1.36"
 
 // summary is what a reader compares in a golden file: the decisions, without what the version tables say of each row,
-// and the rules of the policy or a hash of them. The reasons go to say, with what they are for.
+// in full for the first host and as differences for the others, and the rules of the policy or a hash of them. The
+// reasons go to say, with what they are for.
 func summary(t *testing.T, p *plan.Plan, rules bool, say func(why, place string)) []byte {
 	t.Helper()
 	var b strings.Builder
@@ -149,20 +151,10 @@ func summary(t *testing.T, p *plan.Plan, rules bool, say func(why, place string)
 			fmt.Fprintf(&b, "lock %s %s: %s %s/%s\n", l.Side, l.Component, l.Resource, l.Namespace, l.Name)
 		}
 	}
-	for _, c := range p.Components {
-		fmt.Fprintf(&b, "component %s on %s: %s %s\n", c.Name, c.Host, c.Image, strings.Join(c.Command, " "))
-		for _, a := range c.Args {
-			line(a.Why, c.Name+" --"+a.Name, "  %s (%s)", a, a.Origin)
-		}
-		for _, m := range c.Mounts {
-			fmt.Fprintf(&b, "  mount %s %s readonly=%v\n", m.Name, m.Path, m.ReadOnly)
-		}
-		fmt.Fprintf(&b, "  probe %s://%s:%d%s startup=%v\n", c.Liveness.Scheme, c.Liveness.Host, c.Liveness.Port,
-			c.Liveness.Path, c.Startup != nil)
-	}
-	for _, c := range p.Certificates {
-		line(c.Why, "certificate "+c.Cert, "certificate %s on %s: CN=%s O=%v %v %v %v existing=%v",
-			c.Cert, c.Host, c.CommonName, c.Organizations, c.Usages, c.DNSNames, c.IPs, c.Existing)
+	first := hostSummary(p, p.Hosts[0].Name, say)
+	b.WriteString(first)
+	for n, host := range p.Hosts[1:] {
+		b.WriteString(hostDifference(p.Hosts, n+1, first, hostSummary(p, host.Name, say)))
 	}
 	sections, err := policy.Generate(p.Policy)
 	if err != nil {
@@ -192,6 +184,56 @@ func summary(t *testing.T, p *plan.Plan, rules bool, say func(why, place string)
 		fmt.Fprintf(&b, "policy %d rules sha256:%x\n", n, sha256.Sum256([]byte(text.String())))
 	}
 	return []byte(b.String())
+}
+
+// hostSummary is what runs on a host, and the certificates there.
+func hostSummary(p *plan.Plan, host string, say func(why, place string)) string {
+	var b strings.Builder
+	for _, c := range p.Components {
+		if c.Host != host {
+			continue
+		}
+		fmt.Fprintf(&b, "component %s on %s: %s %s\n", c.Name, c.Host, c.Image, strings.Join(c.Command, " "))
+		for _, a := range c.Args {
+			say(a.Why, c.Name+" --"+a.Name)
+			fmt.Fprintf(&b, "  %s (%s)\n", a, a.Origin)
+		}
+		for _, m := range c.Mounts {
+			fmt.Fprintf(&b, "  mount %s %s readonly=%v\n", m.Name, m.Path, m.ReadOnly)
+		}
+		fmt.Fprintf(&b, "  probe %s://%s:%d%s startup=%v\n", c.Liveness.Scheme, c.Liveness.Host, c.Liveness.Port,
+			c.Liveness.Path, c.Startup != nil)
+	}
+	for _, c := range p.Certificates {
+		if c.Host != host {
+			continue
+		}
+		say(c.Why, "certificate "+c.Cert)
+		fmt.Fprintf(&b, "certificate %s on %s: CN=%s O=%v %v %v %v existing=%v\n", c.Cert, c.Host, c.CommonName,
+			c.Organizations, c.Usages, c.DNSNames, c.IPs, c.Existing)
+	}
+	return b.String()
+}
+
+// hostDifference is in which lines a host differs from the first one, once names and addresses are replaced there:
+// those of the first host by its own, and those of the others, in their order, by those of all others.
+func hostDifference(hosts []spec.Host, n int, first, own string) string {
+	var b strings.Builder
+	var renames []string
+	for i, to := range slices.Concat(hosts[n:n+1], hosts[:n], hosts[n+1:]) {
+		renames = append(renames, hosts[i].Name, to.Name, hosts[i].Address, to.Address)
+	}
+	fmt.Fprintf(&b, "host %s: as %s, with names and addresses of its own\n", hosts[n].Name, hosts[0].Name)
+	renamed := strings.NewReplacer(renames...).Replace(first)
+	unified := string(diff.Diff("first", []byte(renamed), "own", []byte(own)))
+	if _, hunks, differ := strings.Cut(unified, "\n@@"); differ {
+		for line := range strings.Lines(hunks) {
+			if strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+") {
+				b.WriteString(line)
+			}
+		}
+	}
+	return b.String()
 }
 
 // TestExamplesPlanAsGolden compares the decisions of each example with a file of its own, and the reasons of all of
