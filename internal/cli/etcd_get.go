@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,7 +75,7 @@ func runEtcdGet(ctx context.Context, req etcdGetRequest, streams Streams) error 
 	}
 	defer closeStores(stores)
 	ownership := p.Ownership()
-	found, failed := findKey(ctx, &ownership, stores, req.key)
+	found, failed := etcd.Find(ctx, &ownership, storesIn(stores), req.key)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -88,40 +87,6 @@ func runEtcdGet(ctx context.Context, req etcdGetRequest, streams Streams) error 
 		return errors.Join(printRaw(streams.Out, found), withHint(failed, storeHint(failed)))
 	}
 	return printDecoded(streams.Out, req, found, failed)
-}
-
-// foundEntry is a key that a store holds.
-type foundEntry struct {
-	store string
-	*etcd.Entry
-}
-
-// findKey looks in every store for the key that most likely is meant. A store that cannot be read does not hide the
-// others.
-func findKey(ctx context.Context, m *pair.Map, stores []openStore, typed string) (found []foundEntry, failed error) {
-	keys := []string{typed}
-	if typed != "compact_rev_key" {
-		keys, _ = etcd.Paths(m, typed)
-		for i := range keys {
-			keys[i] = storage.NormalPrefix(m.Prefix) + "/" + keys[i]
-		}
-	}
-	for _, s := range stores {
-		entries := map[string]*etcd.Entry{}
-		err := etcd.GetEach(ctx, s.Store, 0, keys, func(e etcd.Entry) error {
-			e.Key, e.Value = slices.Clone(e.Key), slices.Clone(e.Value)
-			entries[string(e.Key)] = &e
-			return nil
-		})
-		failed = errors.Join(failed, err)
-		for _, key := range keys {
-			if entry := entries[key]; entry != nil {
-				found = append(found, foundEntry{s.Name, entry})
-				break
-			}
-		}
-	}
-	return found, failed
 }
 
 func noStoreHolds(m *pair.Map, typed string) error {
@@ -139,11 +104,11 @@ func noStoreHolds(m *pair.Map, typed string) error {
 }
 
 // printRaw prints the bytes of a value, of which there may be one, and which may do anything to a terminal.
-func printRaw(w io.Writer, found []foundEntry) error {
+func printRaw(w io.Writer, found []etcd.Found) error {
 	if len(found) > 1 {
 		var names []string
 		for _, f := range found {
-			names = append(names, f.store)
+			names = append(names, f.Store)
 		}
 		return badInput(fmt.Errorf("several stores hold %s: %s", storage.Printable(string(found[0].Key)),
 			strings.Join(names, ", ")), "--store chooses one for -o raw")
@@ -159,11 +124,11 @@ func printRaw(w io.Writer, found []foundEntry) error {
 }
 
 // printDecoded prints what can be decoded, and returns what could not be read or decoded.
-func printDecoded(w io.Writer, req etcdGetRequest, found []foundEntry, failed error) error {
+func printDecoded(w io.Writer, req etcdGetRequest, found []etcd.Found, failed error) error {
 	printed := []storedObject{}
 	hint := storeHint(failed)
 	for _, f := range found {
-		object, err := decodeEntry(f.store, f.Entry, req.managed)
+		object, err := decodeEntry(f.Store, f.Entry, req.managed)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			hint = "-o raw prints the bytes of the value"

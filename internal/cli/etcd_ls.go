@@ -1,19 +1,16 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
-	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 type etcdLsRequest struct {
@@ -29,19 +26,10 @@ type etcdLsRequest struct {
 
 // etcdLsDocument is a listing as JSON and YAML show it.
 type etcdLsDocument struct {
-	Schema     string        `json:"schema"`
-	Complete   bool          `json:"complete"`
-	Incomplete []string      `json:"incomplete,omitempty"` // what could not be read
-	Stores     []listedStore `json:"stores"`               // that were read
-	Resources  []etcd.Listed `json:"resources"`
-}
-
-// listedStore sums up what was listed of a store.
-type listedStore struct {
-	Name     string `json:"name"`
-	Revision int64  `json:"revision"`
-	Keys     int64  `json:"keys"`
-	Bytes    int64  `json:"bytes"`
+	Schema     string   `json:"schema"`
+	Complete   bool     `json:"complete"`
+	Incomplete []string `json:"incomplete,omitempty"` // what could not be read
+	etcd.Listing
 }
 
 func newEtcdLsCmd(streams Streams) *cobra.Command {
@@ -88,70 +76,31 @@ func runEtcdLs(ctx context.Context, req etcdLsRequest, streams Streams) error {
 	}
 	defer closeStores(stores)
 	ownership := p.Ownership()
-	document := etcdLsDocument{Schema: "fusionctl/etcd-ls/v1", Stores: []listedStore{}, Resources: []etcd.Listed{}}
-	paths, known := etcd.Paths(&ownership, req.under)
 	progress := newProgress(streams.Err)
-	var failed error
-	for _, path := range paths {
-		options := etcd.ListOptions{Under: path, ByNamespace: req.byNamespace, NumberOfKeys: req.top}
-		failed = document.list(ctx, &ownership, stores, options, progress)
-		if failed != nil || len(document.Resources) > 0 {
-			break
-		}
+	read := storesIn(stores)
+	for i := range read {
+		read[i] = progress.counted(read[i])
 	}
+	listing, unread := etcd.ListAll(ctx, &ownership, read, req.under,
+		etcd.ListOptions{ByNamespace: req.byNamespace, NumberOfKeys: req.top})
 	progress.done()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if failed == nil && len(document.Resources) == 0 && !known {
+	paths, known := etcd.Paths(&ownership, req.under)
+	if len(unread) == 0 && len(listing.Resources) == 0 && !known {
 		return noSuchKey(paths[0], &ownership)
 	}
-	document.sort(req.sort)
+	listing.Sort(req.sort)
+	document := etcdLsDocument{Schema: "fusionctl/etcd-ls/v1", Complete: len(unread) == 0, Listing: listing}
+	for _, err := range unread {
+		document.Incomplete = append(document.Incomplete, err.Error())
+	}
+	failed := errors.Join(unread...)
 	if err := printEtcdLs(streams.Out, req.output, document); err != nil {
 		return err
 	}
 	return withHint(failed, storeHint(failed))
-}
-
-// list adds what the stores hold. A store that cannot be read does not keep the others from being listed.
-func (d *etcdLsDocument) list(ctx context.Context, m *pair.Map, stores []openStore, options etcd.ListOptions,
-	p *progress) error {
-	d.Stores, d.Resources, d.Incomplete = d.Stores[:0], d.Resources[:0], nil
-	var failed []error
-	for _, s := range stores {
-		lines, revision, err := etcd.List(ctx, m, p.counted(s.Store), options)
-		if err != nil {
-			failed = append(failed, err)
-			d.Incomplete = append(d.Incomplete, err.Error())
-			continue
-		}
-		total := listedStore{Name: s.Name, Revision: revision}
-		for _, l := range lines {
-			total.Keys += l.Keys
-			total.Bytes += l.Bytes
-		}
-		d.Stores = append(d.Stores, total)
-		d.Resources = append(d.Resources, lines...)
-	}
-	d.Complete = len(failed) == 0
-	return errors.Join(failed...)
-}
-
-func (d *etcdLsDocument) sort(by string) {
-	place := map[string]int{}
-	for i, s := range d.Stores {
-		place[s.Name] = i
-	}
-	slices.SortStableFunc(d.Resources, func(a, b etcd.Listed) int {
-		order := cmp.Compare(place[a.Store], place[b.Store])
-		switch by {
-		case "bytes":
-			return cmp.Or(order, -cmp.Compare(a.Bytes, b.Bytes))
-		case "keys":
-			return cmp.Or(order, -cmp.Compare(a.Keys, b.Keys))
-		}
-		return order
-	})
 }
 
 func printEtcdLs(w io.Writer, output string, document etcdLsDocument) error {

@@ -101,6 +101,15 @@ func opened(stores []openStore) []etcdv3.Store {
 	return result
 }
 
+// storesIn are the stores, for what reads them all alike.
+func storesIn(stores []openStore) []etcd.Store {
+	result := make([]etcd.Store, len(stores))
+	for i, s := range stores {
+		result[i] = s.Store
+	}
+	return result
+}
+
 // openSpecStores plans a spec and opens its stores, or the one named.
 func openSpecStores(ctx context.Context, file, only string, request storesRequest, streams Streams) (
 	*plan.Plan, []openStore, error) {
