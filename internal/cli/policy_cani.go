@@ -143,49 +143,15 @@ func (req policyCanIRequest) request(streams Streams) (policy.Request, error) {
 	if len(args) < 2 {
 		return q, usagef("want VERB RESOURCE, or --path")
 	}
-	return q, req.setResource(&q, args, streams)
-}
-
-// setResource fills in the object of a request for a resource.
-func (req policyCanIRequest) setResource(q *policy.Request, args []string, streams Streams) error {
-	catalog := policy.NewCatalog()
-	apiGroup, resource, subresource, err := catalog.ResolveResource(args[1])
-	if err != nil {
-		return badInput(err, "")
-	}
-	q.Verb, q.APIGroup, q.Resource = args[0], apiGroup, resource
+	q.Verb = args[0]
 	if len(args) == 3 {
 		q.ObjectName = args[2]
 	}
-	if subresource != "" {
-		if q.Subresource != "" && q.Subresource != subresource {
-			return usagef("two subresources, %q and %q", subresource, q.Subresource)
-		}
-		q.Subresource = subresource
+	q, notes, err := policy.NewCatalog().Complete(q, args[1], req.allNamespaces)
+	for _, note := range notes {
+		visible.Fprintf(streams.Err, "note: %s\n", note)
 	}
-	if !catalog.Has(apiGroup, resource) && resource != "*" {
-		visible.Fprintf(streams.Err, "note: no Kubernetes version and no preset has %s\n", args[1])
-	}
-	if named := strings.ContainsAny(args[1], "."); !named && apiGroup != "" && resource != "*" {
-		visible.Fprintf(streams.Err, "note: %s is read as %s.%s\n", args[1], resource, apiGroup)
-	}
-	namespaced, known := catalog.Namespaced(apiGroup, resource)
-	switch {
-	case req.allNamespaces:
-		q.Namespace = ""
-	case known && !namespaced && resource != "namespaces":
-		q.Namespace = ""
-		if req.namespace != "" {
-			visible.Fprintf(streams.Err, "note: %s are cluster-scoped; -n has no effect\n", resource)
-		}
-	case known && !namespaced: // a request for one namespace carries its name
-		if q.Namespace == "" {
-			q.Namespace = q.ObjectName
-		}
-	case q.Namespace == "":
-		q.Namespace = "default"
-	}
-	return nil
+	return q, badInput(err, "")
 }
 
 type canIDocument struct {

@@ -20,20 +20,8 @@ type policyProveRequest struct {
 }
 
 type policyProveDocument struct {
-	Schema string        `json:"schema"`
-	Claims []provedClaim `json:"claims"`
-}
-
-// provedClaim is a claim with its proof or what refutes it.
-type provedClaim struct {
-	Want  policy.Want `json:"want"`
-	Claim string      `json:"claim"`
-	// what the words mean: the claim is about the requests of all of them
-	Regions    []policy.Region    `json:"regions"`
-	Except     []policy.Subject   `json:"except,omitempty"`
-	Proved     bool               `json:"proved"`
-	Violations []policy.Violation `json:"violations,omitempty"` // of a claim that something is denied
-	Refused    *policy.Request    `json:"refused,omitempty"`    // of a claim that everything is allowed
+	Schema string         `json:"schema"`
+	Claims []policy.Proof `json:"claims"`
 }
 
 func newPolicyProveCmd(streams Streams) *cobra.Command {
@@ -82,42 +70,19 @@ func runPolicyProve(req policyProveRequest, streams Streams) error {
 		return err
 	}
 	document := policyProveDocument{Schema: "fusionctl/policy-prove/v1"}
-	claims := map[policy.Want]map[string]policy.Claim{policy.WantDeny: {}, policy.WantAllow: {}}
-	for want, texts := range map[policy.Want][]string{policy.WantDeny: req.deny, policy.WantAllow: req.allow} {
-		for _, text := range texts {
-			claim, err := policy.ParseClaim(want, text, catalog)
-			if err == nil && want == policy.WantAllow && len(claim.Except) > 0 {
-				err = fmt.Errorf("claim %q: except has no meaning with --allow", text)
-			}
-			if err != nil {
-				return badInput(err, "fusionctl policy prove --help shows how claims are written")
-			}
-			claims[want][text] = claim
-		}
+	claims, err := req.claims(catalog)
+	if err != nil {
+		return err
 	}
 	rules, err := readPolicy(streams, req.file)
 	if err != nil {
 		return err
 	}
 	refuted := false
-	for _, text := range req.deny {
-		claim := claims[policy.WantDeny][text]
-		violations := policy.ProveDenied(rules, claim)
-		refuted = refuted || len(violations) > 0
-		document.Claims = append(document.Claims, provedClaim{
-			Want: policy.WantDeny, Claim: text, Regions: claim.Regions, Except: claim.Except,
-			Proved: len(violations) == 0, Violations: violations,
-		})
-	}
-	for _, text := range req.allow {
-		claim := claims[policy.WantAllow][text]
-		c := provedClaim{Want: policy.WantAllow, Claim: text, Regions: claim.Regions}
-		example, proved := policy.ProveAllowed(rules, claim)
-		if c.Proved = proved; !proved {
-			c.Refused = &example
-			refuted = true
-		}
-		document.Claims = append(document.Claims, c)
+	for _, c := range claims {
+		proof := policy.Prove(rules, c.want, c.text, c.claim)
+		refuted = refuted || !proof.Proved
+		document.Claims = append(document.Claims, proof)
 	}
 	if err := printProofs(streams.Out, req, document); err != nil {
 		return err
@@ -126,6 +91,34 @@ func runPolicyProve(req policyProveRequest, streams Streams) error {
 		return errAttention
 	}
 	return nil
+}
+
+// givenClaim is a claim as it was given.
+type givenClaim struct {
+	want  policy.Want
+	text  string
+	claim policy.Claim
+}
+
+// claims reads the claims, those about denials first.
+func (req *policyProveRequest) claims(catalog *policy.Catalog) ([]givenClaim, error) {
+	var claims []givenClaim
+	for _, given := range []struct {
+		want  policy.Want
+		texts []string
+	}{{policy.WantDeny, req.deny}, {policy.WantAllow, req.allow}} {
+		for _, text := range given.texts {
+			claim, err := policy.ParseClaim(given.want, text, catalog)
+			if err == nil && given.want == policy.WantAllow && len(claim.Except) > 0 {
+				err = fmt.Errorf("claim %q: except has no meaning with --allow", text)
+			}
+			if err != nil {
+				return nil, badInput(err, "fusionctl policy prove --help shows how claims are written")
+			}
+			claims = append(claims, givenClaim{given.want, text, claim})
+		}
+	}
+	return claims, nil
 }
 
 func printProofs(w io.Writer, req policyProveRequest, document policyProveDocument) error {

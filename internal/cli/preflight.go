@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -133,54 +131,6 @@ func hostIn(p *plan.Plan, name string) (string, error) {
 		return "", usagef("host %q: the plan has %s", name, strings.Join(names, ", "))
 	}
 	return name, nil
-}
-
-// runRenderVerify judges the files of a tree: the root of one host, or a directory with one for each.
-func runRenderVerify(ctx context.Context, req renderRequest, streams Streams) error {
-	if !slices.Contains(hostTargets, req.target) {
-		return usagef("--verify: want --target %s: a cluster has no files", strings.Join(hostTargets, " or "))
-	}
-	p, err := loadPlan(streams, req.file)
-	if err != nil {
-		return err
-	}
-	places, err := hostDirectories(p, req.verify, req.host)
-	if err != nil {
-		return err
-	}
-	document := preflightDocument{Schema: "fusionctl/render-verify/v1"}
-	var found []finding.Finding
-	for _, place := range places {
-		needs, err := preflight.New(p, place.host, render.Target(req.target))
-		if err != nil {
-			return badInput(err, "")
-		}
-		document.Hosts = append(document.Hosts, place.host)
-		if len(place.directories) == 0 {
-			document.Incomplete = append(document.Incomplete, fmt.Sprintf("%s: no directory of host %s", req.verify,
-				place.host))
-			continue
-		}
-		root, err := filepath.Abs(place.directories[0])
-		if err != nil {
-			return err
-		}
-		seen := host.Read(ctx, needs, host.Options{Root: root})
-		for _, text := range seen.Incomplete {
-			document.Incomplete = append(document.Incomplete, place.host+": "+text)
-		}
-		for _, f := range preflight.Check(needs, seen, req.now) {
-			f.File = filepath.Join(place.directories[0], filepath.FromSlash(f.Subject))
-			if len(places) > 1 {
-				f.Subject = place.host + ":" + f.Subject
-			}
-			found = append(found, f)
-		}
-	}
-	finding.Sort(found)
-	document.Report, _ = finding.Accept(found, p.Accept)
-	return reportPreflight(document, req.file, "Files of "+strings.Join(document.Hosts, ", "), req.output, "error",
-		streams)
 }
 
 // reportPreflight prints the document, and says what it comes to.

@@ -345,3 +345,44 @@ func (c *Catalog) Namespaced(apiGroup, resource string) (namespaced, known bool)
 	entry, known := c.groups[apiGroup][resource]
 	return entry.namespaced, known
 }
+
+// Complete fills in the object of a request, by the resource as people write it: RESOURCE[.GROUP][/SUBRESOURCE]. A
+// namespaced resource without a namespace is in "default", with allNamespaces in every one; a cluster-scoped one is in
+// none, and a request for one namespace carries its name. It returns notes about what was read otherwise than written.
+// Errors: those of ResolveResource; another subresource than the one that the request has.
+func (c *Catalog) Complete(q Request, written string, allNamespaces bool) (_ Request, notes []string, err error) {
+	apiGroup, resource, subresource, err := c.ResolveResource(written)
+	if err != nil {
+		return q, nil, err
+	}
+	q.APIGroup, q.Resource = apiGroup, resource
+	if subresource != "" {
+		if q.Subresource != "" && q.Subresource != subresource {
+			return q, nil, fmt.Errorf("two subresources, %q and %q", subresource, q.Subresource)
+		}
+		q.Subresource = subresource
+	}
+	if !c.Has(apiGroup, resource) && resource != "*" {
+		notes = append(notes, "no Kubernetes version and no preset has "+written)
+	}
+	if named := strings.ContainsAny(written, "."); !named && apiGroup != "" && resource != "*" {
+		notes = append(notes, fmt.Sprintf("%s is read as %s.%s", written, resource, apiGroup))
+	}
+	namespaced, known := c.Namespaced(apiGroup, resource)
+	switch {
+	case allNamespaces:
+		q.Namespace = ""
+	case known && !namespaced && resource != "namespaces":
+		if q.Namespace != "" {
+			notes = append(notes, resource+" are cluster-scoped; -n has no effect")
+		}
+		q.Namespace = ""
+	case known && !namespaced:
+		if q.Namespace == "" {
+			q.Namespace = q.ObjectName
+		}
+	case q.Namespace == "":
+		q.Namespace = "default"
+	}
+	return q, notes, nil
+}

@@ -360,3 +360,30 @@ func RulesOf(rules []Rule, q Request) []Rule {
 		return !r.matchesSubject(info) || len(r.realParts()) == 0 || !inNamespace && r.NonResourcePath == ""
 	})
 }
+
+// Proof is a claim with its proof or what refutes it.
+type Proof struct {
+	Want  Want   `json:"want"`
+	Claim string `json:"claim"`
+	// what the words mean: the claim is about the requests of all of them
+	Regions    []Region    `json:"regions"`
+	Except     []Subject   `json:"except,omitempty"`
+	Proved     bool        `json:"proved"`
+	Violations []Violation `json:"violations,omitempty"` // of a claim that something is denied
+	Refused    *Request    `json:"refused,omitempty"`    // of a claim that everything is allowed
+}
+
+// Prove decides a claim that was read from the text, by ProveDenied or by ProveAllowed.
+func Prove(rules []Rule, want Want, text string, claim Claim) Proof {
+	proof := Proof{Want: want, Claim: text, Regions: claim.Regions, Except: claim.Except}
+	if want == WantDeny {
+		proof.Violations = ProveDenied(rules, claim)
+		proof.Proved = len(proof.Violations) == 0
+		return proof
+	}
+	example, proved := ProveAllowed(rules, claim)
+	if proof.Proved = proved; !proved {
+		proof.Refused = &example
+	}
+	return proof
+}
