@@ -32,10 +32,10 @@ a namespace when it is empty on both sides.
 An object is deleted when each of its owners is absent by UID from every side that could have it, by a read made just
 before. A side that is unreachable suspends every deletion that depends on it.
 
-A store that is not the one that it was, or that has forgotten what it had, is distinguished from one in which objects
-were deleted: what each shows of itself is remembered in --state-dir. When that changes, or when more owners of a kind vanish
-within a minute than --brake-share and --brake-owners allow, nothing is deleted any more, /readyz fails and an event
-says why, until a person has looked: fusionctl controllers acknowledge.
+A store that was replaced, emptied or restored is distinguished from one in which objects were deleted: identity and
+revision of each are recorded in --state-dir. When that changes, or when more owners of a kind vanish within a minute
+than --brake-share and --brake-owners allow, nothing is deleted any more, /readyz fails and an event says why, until a
+person has looked: fusionctl controllers acknowledge.
 
 Where the plan has pods, every replica also serves the modern API server's admission requests for pods, and the leader
 maintains the Service through which those pods reach it.

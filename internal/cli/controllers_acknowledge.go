@@ -91,9 +91,9 @@ func runControllersAcknowledge(req acknowledgeRequest, streams Streams, now time
 	for _, why := range known.Stop.Why {
 		visible.Fprintf(streams.Err, "  %s\n", why)
 	}
-	visible.Fprintln(streams.Err, "When they go on, what is in the stores is right, and objects whose owners are on "+
+	visible.Fprintln(streams.Err, "When they resume, the stores are trusted as they are: objects whose owners are on "+
 		"no side are deleted, pods among them.")
-	if err := confirm(streams, req.yes, "Go on?"); err != nil {
+	if err := confirm(streams, req.yes, "Acknowledge?"); err != nil {
 		return err
 	}
 	word := witness.Acknowledgement{Stop: known.Stop.ID, At: now.UTC(), By: whoami(), Why: req.why}
@@ -104,6 +104,6 @@ func runControllersAcknowledge(req acknowledgeRequest, streams Streams, now time
 	if printed, err := printDocument(streams.Out, req.output, document); printed {
 		return err
 	}
-	_, err = visible.Fprintln(streams.Out, "acknowledged: the controllers of this host go on within seconds")
+	_, err = visible.Fprintln(streams.Out, "acknowledged: the controllers of this host resume within seconds")
 	return err
 }

@@ -44,10 +44,10 @@ one version for the kinds that have it (--to apps/v1), or for each kind what a r
 resources and kinds without the wanted version pass.
 
 Fields that the wanted version requires and the old one defaults are written; what a server would refuse is an error.
-Nothing else is defaulted. What the wanted version cannot say is a loss, named on standard error with its place and its
-value. So is a field that is not set and whose default is another in the wanted version; --defaults writes those out. Of
-such defaults the first 20 are named one by one, the rest at the end by kind and field; losses are always named one by
-one.
+Nothing else is defaulted. What the wanted version cannot express is a loss, named on standard error with its place and
+its value. So is a field that is not set and whose default is another in the wanted version; --defaults writes those
+out. Of such defaults the first 20 are named one by one, the rest at the end by kind and field; losses are always named
+one by one.
 
 Exit codes: 0 done, 1 could not finish, 2 bad usage or input that cannot be converted, 3 done, and with losses or
 refused objects under --fail-on-loss or with objects left out under --keep-going.`,

@@ -252,7 +252,7 @@ func finishApply(out io.Writer, output string, report *migrate.Report, err error
 		return errAttention
 	case errors.Is(err, migrate.ErrChanged):
 		return withHint(err, "nothing was changed; fusionctl crd plan computes a plan from the present state")
-	case errors.Is(err, migrate.ErrForgot):
+	case errors.Is(err, migrate.ErrOtherStore):
 		return withHint(err, "objects and proofs of the journal may be gone; nothing is pruned or removed by it any "+
 			"more. Where that store is the right one, fusionctl crd plan computes a plan from the present state; "+
 			"objects that were deleted in numbers on purpose: run the same command again")

@@ -39,13 +39,13 @@ func newCRDTestCmd(streams Streams) *cobra.Command {
 		Use:   "test RULES --crd FILE",
 		Short: "Check conversion rules against their CRD, and convert generated objects in both directions",
 		Long: `test checks a rules file against the schemas of its CRD: every required field is set, types are right,
-and nothing is lost that no rule speaks of. Then it makes objects from the schemas and converts them in every direction
-and back, also with changes in between: what comes out has to be valid, and the way back has to give the same object,
-but for what a rule drops. A failure is shrunk to a small object. The same seed makes the same objects.
+and no field is lost unless a rule drops it. Then it generates objects from the schemas and converts them in every
+direction and back, also with changes in between: what comes out has to be valid, and a round trip has to return the
+same object, but for what a rule drops. A failure is shrunk to a small object. The same seed makes the same objects.
 
 Objects are judged by the schemas as API servers do, but for rules in CEL (x-kubernetes-validations).
 
-Exit codes: 0 no failure, 1 not enough objects could be made to tell, 2 bad usage, or rules that do not fit the CRD, 3
+Exit codes: 0 no failure, 1 too few objects could be generated, 2 bad usage, or rules that do not fit the CRD, 3
 failures.`,
 		Example: `  fusionctl crd test examples/pizza/rules.yaml --crd examples/pizza/crd.yaml
   kubectl get crd pizzas.restaurant.example.com -o yaml | fusionctl crd test rules.yaml --crd - -o json`,

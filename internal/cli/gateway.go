@@ -36,7 +36,7 @@ use an API server, with one kubeconfig; gateway routes shows what it serves thro
 Of objects that each side has of its own, such as Deployments, lists and watches merge both sides. A request by name
 goes to the side that has the object; a name that both have is answered 409. New ones are created on the side that
 spec.gateway.create names, the modern one by default. What is read carries the annotation kubefusion.dev/side. The paths
-/sides/legacy/... and /sides/modern/... lead to one side alone. What would be half of an answer is refused.
+/sides/legacy/... and /sides/modern/... lead to one side alone. Partial answers are refused.
 
 Clients are known by certificates of --client-ca, or by bearer tokens; there are no anonymous ones. Who they are is
 forwarded to the API servers with the certificate of a front proxy, so that each side's own authorization decides. A
@@ -195,7 +195,7 @@ func newGatewayRoutesCmd(streams Streams) *cobra.Command {
   both       each side has objects of its own: both are queried, and their answers are merged; the objects of a side that
              does not serve this version are converted
   none       not at all; the reason says what serves it instead
-  unknown    not at the moment: a side does not say what it has
+  unknown    not at the moment: discovery failed on a side
 
 READ is the side whose API server gets, lists and watches; WRITE is the side whose API server is sent changes and
 requests for subresources; a row without WRITE is read only. Where exec, attach and port-forward need another side, the
@@ -205,7 +205,7 @@ Without kubeconfigs the rows are those of the facts about both versions and of -
 resources, with the verbs of most. With both kubeconfigs they are what the API servers serve at the moment, custom
 resources and extension API servers included.
 
-Exit codes: 0 done, 1 an API server did not say all that it serves, 2 bad usage or bad spec.`,
+Exit codes: 0 done, 1 discovery of an API server is incomplete, 2 bad usage or bad spec.`,
 		Example: `  fusionctl gateway routes spec.yaml
   fusionctl gateway routes spec.yaml --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf -o json`,
 		Args: cobra.ExactArgs(1),

@@ -31,10 +31,10 @@ kubefusion.dev/v1alpha1, whose spec is that of a spec file. Their components run
 of the control plane's name.
 
 The spec is planned and checked as fusionctl check does. A plan without errors is reached by a transition: an ordered
-list of steps, each verified before the next one begins, and undone where a step does not come to its end within
+list of steps, each verified before the next one begins, and rolled back when a step does not finish within
 --step-limit. A spec that leads to no plan, to a plan with errors, or to one to which no transition leads, changes
-nothing; the status says why. The way is kept in a Secret beside the control plane, so that an operator that was killed
-goes on, or back.
+nothing; the status says why. Progress is kept in a Secret of the control plane, so that a restarted operator resumes
+or rolls back.
 
 One process at a time acts, the one that holds the lease fusionctl-operator in --namespace. Metrics are served at
 --metrics-listen, without TLS, on loopback.

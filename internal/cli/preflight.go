@@ -52,7 +52,7 @@ func newPreflightCmd(streams Streams) *cobra.Command {
 		Short: "Report what is missing on this host before a plan starts on it",
 		Long: `preflight runs on a host of the spec and compares it with what the components need that the plan starts
 there. It reports every file that is missing, credentials that others can read, certificates that expired or soon will,
-that are of another CA, lack a name or have another user, keys that do not fit, a front-proxy name that
+that are of another CA, lack a name or have another user, keys of other certificates, a front-proxy name that
 --requestheader-allowed-names does not admit, service-account keys that do not match, ports of other processes, stores
 that are unreachable or too old, images that are absent, and a kubelet that starts static pods from elsewhere. It
 changes nothing, and reads private keys only to compare them. A legacy side that runs already needs nothing.

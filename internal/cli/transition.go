@@ -100,7 +100,7 @@ func newTransitionRunCmd(streams Streams, undo bool) *cobra.Command {
 	var req transitionRequest
 	cmd := &cobra.Command{
 		Use:   "apply STEPS",
-		Short: "Do the steps that are not done",
+		Short: "Apply the remaining steps",
 		Long: `apply does the steps of a file that plan has written: those of this machine itself, those of other hosts
 over ssh, where the same program runs as an agent ("fusionctl transition agent"). --ssh allows that, and may name
 another command, to which user@address and the agent's command line are added. Configuration, keys and known hosts are
@@ -108,7 +108,7 @@ ssh's own. A record goes to the journal before and after each step: killed at an
 back. Files that are neither what a step puts nor what it replaces stop it.
 
 --rehearse DIR does the same to files below DIR/HOST, for every host: no unit is started, no component is queried, no
-store is copied, and what a person does is taken as done.
+store is copied, and manual steps count as done.
 
 Exit codes: 0 done, 1 could not finish: run it again, or undo, 2 bad usage or a bad file, 130 interrupted.`,
 		Example: `  fusionctl transition apply install.steps
@@ -139,7 +139,7 @@ Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interru
 	flags.StringVar(&req.rehearse, "rehearse", "", "directory of the hosts' files, in place of this machine")
 	flags.StringVar(&req.lock, "lock", machineLock, "file that is locked while steps are done on this machine")
 	flags.DurationVar(&req.wait, "wait", transitionWait, "how long a component may take to start or to stop")
-	flags.StringArrayVar(&req.done, "done", nil, "number of a step that a person does, and has done; repeat")
+	flags.StringArrayVar(&req.done, "done", nil, "number of a manual step that is done; repeat")
 	flags.BoolVar(&req.yes, "yes", false, "do not ask for confirmation")
 	enumFlag(cmd, &req.output, "output", "o", "how to print; json: a line for each record", "table", "json")
 	return cmd
@@ -149,7 +149,7 @@ func newTransitionStatusCmd(streams Streams) *cobra.Command {
 	var req transitionRequest
 	cmd := &cobra.Command{
 		Use:   "status STEPS",
-		Short: "Print how far a transition came",
+		Short: "Print the progress of a transition",
 		Long: `status reads the journal of a transition, also while apply or undo is at work, and changes nothing.
 
 Exit codes: 0 done or not begun, 1 could not read, 2 bad usage or a bad file, 3 under way: steps are left.`,
@@ -297,9 +297,9 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 	if err != nil {
 		return err
 	}
-	question := "Do these steps?"
+	question := "Apply these steps?"
 	if undo {
-		question = "Take these steps back?"
+		question = "Undo these steps?"
 	}
 	if err := printTransition(streams.Err, transitionRequest{output: "table"}, t); err != nil {
 		return err
@@ -382,7 +382,7 @@ func transitionError(err error) error {
 		return withHint(err, "look whether each store has the endpoints, the data directory and the backup that it "+
 			"should have; where they are right as they are, fusionctl transition acknowledge says so")
 	}
-	return withHint(err, cmp.Or(hintOf(err), "the same command goes on from here; fusionctl transition undo goes back"))
+	return withHint(err, cmp.Or(hintOf(err), "run it again to resume; fusionctl transition undo rolls back"))
 }
 
 func runTransitionStatus(req transitionRequest, streams Streams) error {

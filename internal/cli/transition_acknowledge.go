@@ -21,9 +21,9 @@ func newTransitionAcknowledgeCmd(streams Streams) *cobra.Command {
 		Short: "Let a transition go on after a store was replaced or restored",
 		Long: `acknowledge shows why a transition has stopped before a step, and lets apply and undo go on.
 
-They stop when a store is not the one that the journal knows: another etcd, an emptied or a restored one. What is not in
-it looks as if it need not be kept, handed over or waited for. Look first whether each store is the one that it should
-be, and bring back what is missing. Afterwards the stores are trusted as they were seen at the stop.
+They stop when a store is not the one recorded in the journal: another etcd, an emptied or a restored one. What is not
+in it looks as if it need not be kept, handed over or waited for. Look first whether each store is the one that it
+should be, and bring back what is missing. Afterwards the stores are trusted as they were seen at the stop.
 
 Exit codes: 0 acknowledged, or nothing to acknowledge, 1 could not finish, 2 bad usage or a bad file, 130 interrupted.`,
 		Example: `  fusionctl transition acknowledge over.steps --why "restored from the backup of Monday"`,

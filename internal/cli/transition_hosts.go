@@ -25,7 +25,7 @@ func newTransitionAgentCmd(streams Streams) *cobra.Command {
 	lock := machineLock
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Do the steps that apply on another machine asks for",
+		Short: "Execute steps for transition apply on another host",
 		Long: `agent does the actions and checks that it reads from standard input, a line of JSON each, and answers
 on standard output. "fusionctl transition apply --ssh" runs it on other hosts; it ends when its input does.
 

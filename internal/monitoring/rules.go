@@ -103,7 +103,7 @@ var alerts = []Alert{
 		`sum by (job, route) (rate(fusionctl_gateway_requests_total{code="aborted"}[10m])) > 0`, "10m", "warning",
 		"answers of the gateway ({{ $labels.route }}) break off in the middle"},
 	{"gateway", "FusionctlGatewayPolicyBad", `min by (job, instance) (fusionctl_gateway_policy_good) == 0`, "5m",
-		"critical", "The policy at the door of {{ $labels.instance }} is invalid; the previous one is in use"},
+		"critical", "The gateway policy of {{ $labels.instance }} is invalid; the previous one is in use"},
 	{"gateway", "FusionctlGatewayAbsent", `absent(fusionctl_gateway_discovery_stale)`, "15m", "critical",
 		"No fusionctl gateway is scraped"},
 

@@ -50,8 +50,8 @@ func (w *world) empty(s store) {
 	}
 }
 
-// A store that forgot everything, or something, is not one in which somebody has deleted: nothing goes, through a
-// restart of the process, until a person says so; then what is left without an owner does.
+// A store that lost everything, or something, is not one in which somebody has deleted: nothing goes, through a
+// restart of the process, until the stop is acknowledged; then what is left without an owner does.
 func TestStoresThatForgetStopDeletions(t *testing.T) {
 	for name, forgets := range forgetting {
 		for _, restarted := range []bool{false, true} {

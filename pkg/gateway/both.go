@@ -100,7 +100,7 @@ func (b *both) each(names []pair.Side, question func(pair.Side) question, limit 
 	return got, failed
 }
 
-// put puts a question to a side, in the version in which it has the resource.
+// put sends a request to a side, in the version that it serves.
 func (b *both) put(name pair.Side, q question, limit int64, memory *webserver.Reservation) (*answer, error) {
 	q.over = b.conversion(b.exchange, b.row, name, memory)
 	return b.sides[name].ask(b.r.Context(), b.r, b.id, q, limit, memory)
@@ -177,7 +177,7 @@ func (b *both) list(w http.ResponseWriter) error {
 	}
 	body, err := merge.Lists(lists, next.Version, next)
 	if err != nil {
-		return unavailable("the lists of the two sides are not one: %v", err)
+		return unavailable("merging the lists of the two sides: %v", err)
 	}
 	w.Header().Set("Content-Type", form)
 	w.Header().Set("Cache-Control", "no-cache, private")
@@ -202,7 +202,7 @@ func (b *both) version(query url.Values) (merge.Version, error) {
 	return version, nil
 }
 
-// partly is what is said when one side refuses its part: its own answer, which names the side. A continue token in it
+// partly is the error when one side refuses its part: its own Status, naming the side. A continue token in it
 // would go on with that side's part alone.
 func (b *both) partly(a *answer) error {
 	var status metav1.Status

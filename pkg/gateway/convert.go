@@ -23,7 +23,7 @@ import (
 // which the side has the object cannot say all of it. What is lost is then said in warnings.
 const AllowLossAnnotation = "kubefusion.dev/allow-loss"
 
-// conversion is the way of one question to a side that has the resource in another version.
+// conversion converts one request to a side that serves the resource in another version.
 type conversion struct {
 	http.RoundTripper
 	said []string // of what is lost
@@ -124,7 +124,7 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unsent is why a question got no answer, as clients are told.
+// unsent is the Status for a request that no side answered.
 func unsent(side pair.Side, method string, err error) error {
 	var loss *client.LossError
 	var unsupported *client.UnsupportedError

@@ -23,14 +23,14 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// view is what the gateway goes by until the sides say something else.
+// view is the result of the last discovery of both sides.
 type view struct {
 	table     *routes.Table
 	documents *routes.Documents
 	live      map[pair.Side]*client.Live // in which versions each side has a kind
 }
 
-// known is what a side said that it serves.
+// known is the last discovery result of a side.
 type known struct {
 	served routes.Served
 	has    bool
@@ -85,7 +85,7 @@ func (g *Gateway) refreshSide(ctx context.Context, s *side) {
 	was := k.err
 	if k.err = err; err != nil {
 		if was == nil {
-			g.log.Error("discovery failed; what the side said before stays in use", "side", s.name, "err", err)
+			g.log.Error("discovery failed; previous results stay in use", "side", s.name, "err", err)
 		}
 		g.metrics.stale.WithLabelValues(string(s.name)).Set(1)
 		return
@@ -100,7 +100,7 @@ func (g *Gateway) refreshSide(ctx context.Context, s *side) {
 // ready is why the gateway cannot serve at the moment.
 func (g *Gateway) ready() error {
 	if g.current.Load() == nil {
-		return unavailable("not both API servers have said yet what they serve")
+		return unavailable("discovery of both API servers has not succeeded yet")
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (g *Gateway) serveDiscovery(w http.ResponseWriter, r *http.Request, v *view
 		}
 		list, stale := v.documents.Version(gv)
 		if stale {
-			return unavailable("a side does not say what it has of %s", gv)
+			return unavailable("discovery of %s failed on a side", gv)
 		}
 		if list != nil {
 			document = list

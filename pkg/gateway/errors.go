@@ -25,7 +25,7 @@ func badRequest(format string, args ...any) error {
 	return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, format, args...)
 }
 
-// notImplemented is said of what the gateway could do by half only.
+// notImplemented refuses what the gateway could do only in part.
 func notImplemented(format string, args ...any) error {
 	return refusal(http.StatusNotImplemented, "NotImplemented", format, args...)
 }

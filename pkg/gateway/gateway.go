@@ -278,7 +278,7 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 	row := c.view.table.Row(gvr)
 	if row == nil {
 		if side, err := c.view.table.Silent(gvr.GroupVersion()); err != nil {
-			return unavailable("%s: the %s side does not say what it has of it: %v", gvr.GroupVersion(), side, err)
+			return unavailable("%s: discovery failed on the %s side: %v", gvr.GroupVersion(), side, err)
 		}
 		return notFound(r)
 	}

@@ -547,9 +547,9 @@ func TestThePolicyAtTheDoorIsAskedFirst(t *testing.T) {
 			"Authorization: Bearer good")
 		for _, path := range []string{"/api/v1/namespaces/b/pods", "/api/v1/namespaces/a/secrets", "/apis",
 			collection} {
-			x.wants("GET", view+path, "", http.StatusForbidden, "policy at the door")
+			x.wants("GET", view+path, "", http.StatusForbidden, "gateway's policy")
 		}
-		x.wants("POST", view+"/api/v1/namespaces/a/pods", "{}", http.StatusForbidden, "policy at the door")
+		x.wants("POST", view+"/api/v1/namespaces/a/pods", "{}", http.StatusForbidden, "gateway's policy")
 	}
 	for _, side := range []*fakeSide{x.legacy, x.modern} {
 		for _, path := range []string{"/api/v1/namespaces/b", "/api/v1/namespaces/a/secrets", collection} {

@@ -58,7 +58,7 @@ func (i *identity) at(side pair.Side) (user.Info, error) {
 		return u, nil
 	}
 	if err := i.silent[side]; err != nil {
-		return nil, unavailable("the %s side could not be asked about the client's token", side)
+		return nil, unavailable("the %s side could not review the client's token", side)
 	}
 	return nil, refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "the %s side does not know the client's "+
 		"token, so %q of the %s side has no permission there; /sides/%s needs that side alone", side, i.GetName(),
@@ -311,7 +311,7 @@ func (s *side) identify(r *http.Request, u user.Info) {
 	}
 }
 
-// sayable is why a client's identity cannot be said in headers; nil when it can. Spaces around a value are lost on the
+// sayable returns why an identity cannot be sent in headers; nil when it can. Spaces around a value are lost on the
 // way: " admin" would become another user.
 func sayable(u user.Info) error {
 	values := append([]string{u.GetName(), u.GetUID()}, u.GetGroups()...)
@@ -321,7 +321,7 @@ func sayable(u user.Info) error {
 	for _, value := range values {
 		if strings.TrimSpace(value) != value || strings.ContainsFunc(value, unicode.IsControl) {
 			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "%q, of the client's name, groups, UID "+
-				"and extra values, cannot be told to an API server as it is", value)
+				"and extra values, cannot be sent in a header", value)
 		}
 	}
 	return nil

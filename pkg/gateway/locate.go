@@ -127,7 +127,7 @@ func (b *both) uidSelected() (string, error) {
 	return uid, nil
 }
 
-// unseen is why nothing is written by name: the client may not know whether the side has an object of that name.
+// unseen refuses a write by name: the client may not know whether the side has an object of that name.
 func (b *both) unseen(a *answer) error {
 	var status metav1.Status
 	_ = json.Unmarshal(a.body, &status) // without a message there is ours

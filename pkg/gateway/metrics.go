@@ -26,10 +26,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Help:    "Time from a request to the end of its answer, streams included, by how it was served.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 4, 8)}, []string{"route"}),
 		stale: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fusionctl_gateway_discovery_stale",
-			Help: "1 while what a side serves is what it said earlier."}, []string{"side"}),
+			Help: "1 while discovery of a side fails and older results serve."}, []string{"side"}),
 	}
 	m.policy = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fusionctl_gateway_policy_good",
-		Help: "0 while the policy at the door is an earlier one, because the file is invalid; 1 without a policy."})
+		Help: "0 while an earlier policy decides, because the file is invalid; 1 without a policy."})
 	m.policy.Set(1)
 	registry.MustRegister(m.requests, m.seconds, m.stale, m.policy)
 	return m

@@ -12,7 +12,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// permit asks the policy at the door, which can only take away: each side still decides for itself. Where the sides see
+// permit asks the gateway's policy, which can only take away: each side still decides for itself. Where the sides see
 // a client with different groups, each of its identities has to be allowed.
 func (g *Gateway) permit(r *http.Request, c *exchange, view pair.Side) error {
 	if g.options.Policy == nil {
@@ -20,8 +20,8 @@ func (g *Gateway) permit(r *http.Request, c *exchange, view pair.Side) error {
 	}
 	for name := range r.Header {
 		if strings.HasPrefix(name, "Impersonate-") {
-			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "%s: the policy at the door decides "+
-				"about clients in their own name alone", name)
+			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "%s: the gateway's policy does not "+
+				"allow impersonation", name)
 		}
 	}
 	info := c.info
@@ -36,17 +36,17 @@ func (g *Gateway) permit(r *http.Request, c *exchange, view pair.Side) error {
 			Resource: info.Resource, Subresource: info.Subresource, Name: info.Name,
 			ResourceRequest: info.IsResourceRequest, Path: info.Path})
 		if err != nil {
-			return unavailable("the policy at the door does not decide: %v", err)
+			return unavailable("evaluating the gateway's policy: %v", err)
 		}
 		if decision != authorizer.DecisionAllow {
-			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "the policy at the door does not let "+
+			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "the gateway's policy does not let "+
 				"%q %s %s", u.GetName(), info.Verb, info.Path)
 		}
 	}
 	return nil
 }
 
-// PolicyRead is told whether the file of the policy at the door is good: nil when it was loaded.
+// PolicyRead is told whether the file of the gateway's policy is good: nil when it was loaded.
 func (g *Gateway) PolicyRead(err error) {
 	g.metrics.policy.Set(1)
 	if err != nil {

@@ -60,7 +60,7 @@ func newSide(name pair.Side, own *rest.Config, cert, key string) (*side, error) 
 		return nil, err
 	}
 	if s.base.Scheme != "https" {
-		return nil, fmt.Errorf("%s: want https: the gateway shows by a certificate whom it speaks for",
+		return nil, fmt.Errorf("%s: want https: the gateway authenticates by certificate",
 			s.base.Redacted())
 	}
 	s.base.Path = strings.TrimSuffix(s.base.Path, "/")
@@ -166,7 +166,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// question is what the gateway asks a side in the name of a client.
+// question is a request to a side on behalf of a client.
 type question struct {
 	method, path string // the path is escaped
 	query        url.Values
@@ -241,7 +241,7 @@ func (s *side) ask(ctx context.Context, r *http.Request, id *identity, q questio
 		q.over.warn(a.header)
 	}
 	if a.code == http.StatusUnauthorized {
-		return nil, unavailable("the %s API server does not believe the gateway's certificate of a front proxy", s.name)
+		return nil, unavailable("the %s API server does not accept the gateway's front-proxy certificate", s.name)
 	}
 	return a, nil
 }

@@ -52,7 +52,7 @@ const (
 )
 
 // Try converts objects that it makes from the schemas, in every direction and back, and looks at what comes out: it has
-// to be valid, and the way back has to give the same object, but for what rules drop. Some results are changed before
+// to be valid, and a round trip has to return the same object, but for what rules drop. Some results are changed before
 // they go back, as people do. Errors: only schemas that no validator can be made of; what rules do wrong is in the
 // report. The same random numbers give the same report.
 func (c *Converter) Try(t Trial) (*TrialReport, error) {

@@ -177,8 +177,8 @@ type run struct {
 }
 
 // Apply carries out the plan from where its journal says that it stands. It may be stopped at any moment, in any way,
-// and called again. Errors: ErrChanged, ErrConversion, ErrForgot, ErrRefused, ErrWaiting, wrapped; those of World. The
-// report is of what was done until then.
+// and called again. Errors: ErrChanged, ErrConversion, ErrOtherStore, ErrRefused, ErrWaiting, wrapped; those of World.
+// The report is of what was done until then.
 func Apply(ctx context.Context, p *Plan, w *World) (*Report, error) {
 	at, err := locate(p, w.Journal.Records())
 	if err == nil && at.undoing != nil {

@@ -467,8 +467,8 @@ func TestStoresThatForgotEndAMigration(t *testing.T) {
 				forget(k, restore)
 				log, crd := len(k.log), k.crd.Clone()
 				_, err := Apply(t.Context(), p, k.world(store, 0))
-				if !errors.Is(err, ErrForgot) {
-					t.Errorf("%s, store %v, after %d calls: Apply = %v, want ErrForgot", name, store, first, err)
+				if !errors.Is(err, ErrOtherStore) {
+					t.Errorf("%s, store %v, after %d calls: Apply = %v, want ErrOtherStore", name, store, first, err)
 				}
 				if len(k.log) != log || !k.crd.says(crd) || k.crd.Generation() != crd.Generation() {
 					t.Errorf("%s, store %v, after %d calls: it went on", name, store, first)
@@ -534,7 +534,7 @@ func TestVanishingObjectsEndARewrite(t *testing.T) {
 			return nil
 		}
 		_, err = Apply(t.Context(), p, w)
-		if errors.Is(err, ErrForgot) != test.stops || (err != nil && !test.stops) {
+		if errors.Is(err, ErrOtherStore) != test.stops || (err != nil && !test.stops) {
 			t.Errorf("%d of %d objects vanish: Apply = %v, want stopped %v", test.gone, test.objects, err, test.stops)
 		}
 		if test.stops && strings.Join(k.crd.StoredVersions(), ",") == "v1" {

@@ -10,9 +10,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
-// ErrForgot says that the store of the resource is not the one that the plan or the journal is about: it is new, was
-// restored from a backup, or objects vanish from it in numbers. What was proved of it before counts no more.
-var ErrForgot = errors.New("the store is not as the journal knows it")
+// ErrOtherStore says that the store of the resource is not the one that the plan or the journal is about: it is new,
+// was restored from a backup, or objects vanish from it in numbers. What was proved of it before counts no more.
+var ErrOtherStore = errors.New("the store is not as the journal knows it")
 
 // vanishing is when objects vanish too fast for anything but a store that is being emptied.
 var vanishing = witness.Limit{Share: 20, Least: 10, Within: time.Minute}
@@ -49,7 +49,7 @@ func (r *run) look(ctx context.Context) error {
 	}
 	if before := r.at.seen; before != nil {
 		if why := before.Changes(now); len(why) > 0 {
-			return fmt.Errorf("%w: %s", ErrForgot, strings.Join(why, "; "))
+			return fmt.Errorf("%w: %s", ErrOtherStore, strings.Join(why, "; "))
 		}
 	}
 	r.at.remember(now)

@@ -74,7 +74,7 @@ func (r *Reconciler) componentSecret(ctx context.Context, p *plan.Plan, part *re
 	if len(s.Files) == 0 {
 		err := r.Reader.Get(ctx, types.NamespacedName{Namespace: p.Name, Name: s.Name}, partial("Secret"))
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s reads %s, of which the plan knows no file: put them into Secret %s/%s",
+			return fmt.Errorf("%s reads %s, for which the plan has no file: put them into Secret %s/%s",
 				part.Component.Name, s.Directory, p.Name, s.Name)
 		}
 		return err
@@ -225,7 +225,7 @@ func (r *Reconciler) authority(p *plan.Plan, a signer, files map[string][]byte, 
 	case cert != nil:
 		return nil, nil // what it would have to sign is reported when it is missing
 	}
-	return nil, fmt.Errorf("%s is trusted by what runs elsewhere, and is not here: put it into Secret %s/%s as %s, "+
+	return nil, fmt.Errorf("%s is the CA of existing components, and is missing: put it into Secret %s/%s as %s, "+
 		"and its key as %s where certificates are to be issued", a.cert, p.Name, PKIName, pkiKey(a.cert), pkiKey(a.key))
 }
 

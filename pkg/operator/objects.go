@@ -34,7 +34,7 @@ const (
 const FieldManager = "fusionctl-operator"
 
 // ErrForeign is wrapped when an object of the name of one of the control plane's belongs to something else.
-var ErrForeign = errors.New("is not of this control plane")
+var ErrForeign = errors.New("does not belong to this control plane")
 
 // ours reports whether an object belongs to the control plane.
 func ours(object client.Object, name string) bool {
@@ -72,7 +72,7 @@ func (r *Reconciler) namespace(ctx context.Context, name string) error {
 	case err == nil && !ours(namespace, name):
 		return fmt.Errorf("namespace %w", foreign(namespace, name))
 	case err == nil && namespace.DeletionTimestamp != nil:
-		return fmt.Errorf("namespace %s is being deleted: nothing is put into it", name)
+		return fmt.Errorf("namespace %s is being deleted: nothing is created there", name)
 	}
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w", name, err)
@@ -135,11 +135,11 @@ func confined(object *unstructured.Unstructured) error {
 	switch {
 	case pod.ServiceAccountName != "" || pod.DeprecatedServiceAccount != "" ||
 		pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken:
-		return beyond("an account")
+		return beyond("a service account")
 	case pod.HostNetwork || pod.HostPID || pod.HostIPC:
-		return beyond("a namespace of its node")
+		return beyond("host network, PID or IPC")
 	case len(pod.InitContainers)+len(pod.EphemeralContainers) > 0 || pod.NodeName != "":
-		return beyond("containers or a node of its own choice")
+		return beyond("init containers or a nodeName")
 	}
 	for _, v := range pod.Volumes {
 		only := corev1.VolumeSource{Secret: v.Secret, ConfigMap: v.ConfigMap, EmptyDir: v.EmptyDir,
@@ -148,7 +148,7 @@ func confined(object *unstructured.Unstructured) error {
 			return s.ServiceAccountToken != nil
 		})
 		if v.VolumeSource != only || tokens {
-			return beyond("a volume of its node, or a token: " + v.Name)
+			return beyond("a host volume or a token: " + v.Name)
 		}
 	}
 	for _, c := range pod.Containers {

@@ -65,7 +65,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// look does the work of one call, and leaves in the status what it saw.
+// look does one reconcile, and writes to the status what it saw.
 func (r *Reconciler) look(ctx context.Context, f *api.FusedControlPlane) (time.Duration, error) {
 	p := &plane{Reconciler: r, object: f, verdict: judge(f)}
 	if f.DeletionTimestamp != nil {
@@ -96,7 +96,7 @@ func (r *Reconciler) look(ctx context.Context, f *api.FusedControlPlane) (time.D
 		p.degraded("WentBack", errors.New(p.record.Why+"; edit the spec to try again"))
 		return p.steady(ctx)
 	case p.backed() == v.digest:
-		p.refuse("WentBack", "the annotation "+api.AnnotationBack+" names this plan: edit the spec, or take it away")
+		p.refuse("WentBack", "the annotation "+api.AnnotationBack+" names this plan: edit the spec, or remove it")
 		return p.steady(ctx)
 	}
 	return p.begin(ctx)
@@ -113,7 +113,7 @@ type plane struct {
 // backed is the digest of the plan that a person wants undone.
 func (p *plane) backed() string { return p.object.Annotations[api.AnnotationBack] }
 
-// begin computes the transition to the plan and writes it down; the next look carries it out.
+// begin computes the transition to the plan and records it; the next reconcile executes it.
 func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 	v := &p.verdict
 	t, err := transition.NewHosted(p.record.Plan, v.plan, transition.Facts{})
@@ -135,8 +135,8 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 	if p.waits(&t) {
 		p.phase(api.Waiting)
 		p.condition(api.ConditionProgressing, metav1.ConditionFalse, "WaitingForApproval", fmt.Sprintf(
-			"%d steps lead to plan %s: kubectl annotate --overwrite %s %s %s=%s", len(t.Steps), v.digest, api.Short,
-			p.object.Name, api.AnnotationApprove, v.digest))
+			"%d steps to plan %s need approval: kubectl annotate --overwrite %s %s %s=%s", len(t.Steps), v.digest,
+			api.Short, p.object.Name, api.AnnotationApprove, v.digest))
 		return p.steady(ctx)
 	}
 	if !controllerutil.ContainsFinalizer(p.object, api.Finalizer) {
@@ -186,16 +186,16 @@ func (p *plane) waits(t *transition.Transition) bool {
 	return false
 }
 
-// proceed goes on with the open transition, on or back.
+// proceed advances the open transition, forward or back.
 func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 	o := p.record.Open
 	name := p.object.Name
-	// A spec that leads nowhere changes nothing: the transition goes on.
+	// A refused spec changes nothing: the transition continues.
 	replaced := p.verdict.digest != o.To && p.verdict.refusal() == ""
 	if !o.Back && (p.backed() == o.To || replaced) {
-		why := "the spec was changed while the transition went on"
+		why := "the spec was changed during the transition"
 		if p.backed() == o.To {
-			why = "a person has asked for it"
+			why = "rollback was requested by annotation"
 		}
 		if err := p.goBack(ctx, why); err != nil {
 			return 0, err
@@ -238,7 +238,7 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 		p.degraded("StepFailed", err)
 		return 0, err
 	case o.Back || p.record.Plan == nil:
-		// there is nothing to go back to, or it goes back already: it is tried on
+		// nothing to roll back to, or rolling back already: retry
 		p.degraded("StepFailed", err)
 		return p.Look, nil
 	}
@@ -423,7 +423,7 @@ func (p *plane) delete(ctx context.Context) (time.Duration, error) {
 			return p.Look, nil
 		}
 	} else {
-		p.event(corev1.EventTypeNormal, "Kept", "namespace %s runs on with all that is in it, by Secret %s; "+
+		p.event(corev1.EventTypeNormal, "Kept", "namespace %s and its objects are kept, see Secret %s; "+
 			"deletionPolicy Delete would have deleted it", f.Name, RecordName)
 	}
 	before := f.DeepCopy()

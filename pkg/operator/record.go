@@ -79,7 +79,7 @@ func readRecord(ctx context.Context, c client.Reader, name string) (*record, err
 		err = r.validate(name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("in Secret %s/%s: %w: nothing is changed by a record that cannot be read", name,
+		return nil, fmt.Errorf("in Secret %s/%s: %w: nothing is changed while it is unreadable", name,
 			RecordName, err)
 	}
 	r.secret = secret
@@ -88,7 +88,7 @@ func readRecord(ctx context.Context, c client.Reader, name string) (*record, err
 
 // errBeyond is wrapped when a record, or a manifest, is about more than the control plane's own pods. Who may write the
 // Secrets of one namespace gets nothing of another by a record, and nothing of a node.
-var errBeyond = errors.New("is about more than this control plane")
+var errBeyond = errors.New("refers to objects outside this control plane")
 
 // validate refuses what no operator has written: plans and steps of another control plane.
 func (r *record) validate(name string) error {
@@ -119,12 +119,12 @@ func validateAction(a *transition.Action, name string) error {
 	workloads := []*transition.Workload{a.Workload}
 	for _, c := range slices.Concat(a.Before, a.After) {
 		if (c.Kind == transition.RolledOut || c.Kind == transition.NoPods) && c.Workload == nil {
-			return fmt.Errorf("check %q is about nothing", c.Kind)
+			return fmt.Errorf("check %q names no workload", c.Kind)
 		}
 		workloads = append(workloads, c.Workload)
 	}
 	if a.Kind != transition.RunChecks && a.Workload == nil {
-		return fmt.Errorf("action %q is about nothing", a.Kind)
+		return fmt.Errorf("action %q names no workload", a.Kind)
 	}
 	for _, w := range workloads {
 		if w == nil {

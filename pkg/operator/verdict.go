@@ -70,7 +70,7 @@ func (v *verdict) refusal() string {
 		return ""
 	}
 	return "the plan has errors: " + prose.First(rules, mostNamed) + "; fusionctl explain RULE says why, and " +
-		"spec.accept takes responsibility"
+		"spec.accept lists accepted ones"
 }
 
 // mostNamed bounds what a sentence lists.
@@ -90,7 +90,7 @@ func (v *verdict) findings() []api.PlanFinding {
 	}
 	if len(v.undone) > 0 {
 		list = append(list, api.PlanFinding{Rule: "controllers", Severity: finding.Warning.String(),
-			Subject: "fusionctl controllers", Message: "they are not run as pods, and without them: " +
+			Subject: "fusionctl controllers", Message: "the operator does not run them; without them: " +
 				strings.Join(v.undone, "; "),
 			Fix: "run fusionctl controllers --spec FILE beside the control plane"})
 	}

@@ -151,7 +151,7 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 	if !joint.collects {
 		say("collect", "false", "no side's garbage collector is off because of the other side")
 	}
-	say("state-dir", stateDirectory, "a store that forgot, or is another one, is distinguished from one in which "+
+	say("state-dir", stateDirectory, "a replaced, emptied or restored store is distinguished from one in which "+
 		"objects were deleted")
 	say("leader-elect", "true", "one of the hosts is the leader")
 	say("listen", HostPort(loopback, s.Port), "health and metrics; no remote clients")

@@ -145,7 +145,7 @@ func (in *Input) changesOfLegacy() string {
 	}
 	if restarted && len(servers) == 1 {
 		text.WriteString(" There is one legacy API server: while it starts, nothing can be read or changed, and what " +
-			"runs goes on running.")
+			"runs keeps running.")
 	}
 	for _, c := range in.Plan.Controllers {
 		fact, known := kubever.ControllerByName(c.ID)
@@ -266,7 +266,7 @@ func (in *Input) shares() string {
 			": what is created through one API server is not there through the other.")
 	}
 	if in.Plan.CustomResources.Owner == pair.OwnerSplit {
-		sentences = append(sentences, "So it is with custom resources.")
+		sentences = append(sentences, "The same holds for custom resources.")
 	}
 	return strings.Join(append(sentences, "No key is moved: what the legacy side has stays where it is."), " ")
 }

@@ -254,7 +254,7 @@ func lostArguments(p *plan.Plan) []finding.Finding {
 			f.Message = fmt.Sprintf("on the legacy side %s; %s has no such flag, so that this is not so on the "+
 				"modern one",
 				protection.Lost, modernMinor)
-			f.Fix = "see to it in another way, or accept it: accept: [{rule: FUS252, subject: --" + protection.Flag +
+			f.Fix = "enforce it in another way, or accept it: accept: [{rule: FUS252, subject: --" + protection.Flag +
 				", reason: ...}]"
 		case protection.Flag == "audit-policy-file" && p.AuditPolicyFile != "":
 			f.Severity = finding.Info
@@ -285,7 +285,7 @@ func lostPlugins(p *plan.Plan) []finding.Finding {
 		if slices.Contains(modern, plugin) || slices.Contains(byDefault, plugin) || plan.OfTheTime(plugin) {
 			continue
 		}
-		f := finding.Finding{Subject: "admission plugin " + plugin, Fix: "see to it in another way, or accept it: " +
+		f := finding.Finding{Subject: "admission plugin " + plugin, Fix: "enforce it in another way, or accept it: " +
 			"accept: [{rule: FUS252, subject: admission plugin " + plugin + ", reason: ...}]"}
 		what := enforcing[plugin]
 		switch {

@@ -193,7 +193,7 @@ func argumentRules() []rule {
 			Good: strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.5.24, `, 1),
 		}, oldStores},
 		{finding.Rule{
-			ID: "FUS167", Title: "API servers cannot go over to another member of their store",
+			ID: "FUS167", Title: "API servers cannot fail over to another member of their store",
 			Why: "API servers of 1.13 to 1.16 verify the certificate of every etcd member against the host of the " +
 				"first endpoint in --etcd-servers. Where the certificate of each member has its own names alone, " +
 				"they use the first member and no other: while it is down, they write nothing and do not start, " +

@@ -60,7 +60,7 @@ func refuseHandOver(from, to Setup) []string {
 			"spec.handedOver: the target changes at the same time: hand over before, or afterwards")
 	}
 	if pods := to.Plan.Resource("pods"); pods == nil || !pods.VisibleToBoth() {
-		reasons = append(reasons, "spec.handedOver: the sides do not see the same pods: they would not stay")
+		reasons = append(reasons, "spec.handedOver: the sides do not share pods: they would be recreated")
 	}
 	return reasons
 }
@@ -170,7 +170,7 @@ func (b *builder) mayGo() {
 
 func (b *builder) mayGoOne(objects *Objects) *Action {
 	return &Action{Kind: RunChecks, Before: []Check{{Kind: MayGo, Objects: objects,
-		Hint: "nothing was changed; when it is mended, run this again"}}}
+		Hint: "nothing was changed; fix it and run this again"}}}
 }
 
 // objects is what goes of a set, to the modern side or back to the legacy one.

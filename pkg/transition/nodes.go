@@ -103,7 +103,7 @@ func (b *builder) readNodes() error {
 	return nil
 }
 
-// nodes changes kubelets, one node after the other: those that go over when everything that they need serves, the last
+// nodes changes kubelets, one node after the other: those that move when everything that they need serves, the last
 // of all; those that come back before any of that is changed.
 func (b *builder) nodes(over bool) {
 	for _, c := range b.crossings {
@@ -114,12 +114,12 @@ func (b *builder) nodes(over bool) {
 		if c.is.node != nil {
 			b.put(Nodes, host, c.is.kubeconfig, nil, nil)
 		}
-		// The way back asks for no budget and no readiness: it is for nodes that are not what they should be, too.
+		// Undo checks no budget and no readiness: it must also repair broken nodes.
 		forth, back := c.action(), crossing{was: c.is, is: c.was, plan: c.plan}.action()
 		before := *forth.Node
 		before.To = before.From
 		forth.Before = append([]Check{{Kind: NodeReady, Node: &before,
-			Hint: "that a node which is not ready becomes worse would not be seen"}}, forth.Before...)
+			Hint: "wait until it is ready, or later failures go unnoticed"}}, forth.Before...)
 		b.budgets(c, forth.Node)
 		b.add(Step{Phase: Nodes, Host: host, Title: forth.changes(), Do: forth, Undo: back})
 		delete(b.disk, place{host, c.was.dropIn.Path})
@@ -160,7 +160,7 @@ func (c crossing) action() *Action {
 	a.After = []Check{
 		{Kind: NodeReady, Node: node, Hint: "journalctl -u " + n.Unit + " on the node says why; undo brings back " +
 			"what was, and the pods of a node that is not ready are evicted after five minutes"},
-		{Kind: NodePods, Node: node, Hint: "what else restarted or went is to be looked at before the next node"},
+		{Kind: NodePods, Node: node, Hint: "find out why before changing the next node"},
 	}
 	return a
 }
@@ -198,7 +198,7 @@ func refuseNodes(from, to Setup) []string {
 		for _, n := range s.Plan.Nodes {
 			if slices.ContainsFunc(s.Plan.Hosts, func(h spec.Host) bool { return h.Name == n.Name }) {
 				reasons = append(reasons, fmt.Sprintf("spec.kubelet.modern.nodes: %s runs the control plane as static "+
-					"pods, which become other pods under another kubelet: it is for the end, by hand", n.Name))
+					"pods, which another kubelet recreates: change this node last, by hand", n.Name))
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
 	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	x, y := a.Side(name), b.Side(name)
 	if x.Existing != y.Existing {
-		add("spec.%s: existing in one of the plans only: its components would be run twice, or by nothing", name)
+		add("spec.%s: existing in one of the plans only: its components would run twice, or not at all", name)
 	}
 	if name == pair.Legacy && x.Version.Minor != y.Version.Minor {
 		add("spec.legacy.version: %s and %s: the minor of the legacy side stays", x.Version, y.Version)
@@ -138,7 +138,7 @@ func refuseStores(a, b *plan.Plan) []string {
 		case !slices.Equal(was.Endpoints, is.Endpoints):
 			add("store %q: its endpoints differ: members are added, removed and replaced with etcdctl", was.Name)
 		case (was.Managed == nil) != (is.Managed == nil):
-			add("store %q: run by one of the plans only: its members would be run twice, or by nothing", was.Name)
+			add("store %q: run by one of the plans only: its members would run twice, or not at all", was.Name)
 		case was.Managed != nil && was.Managed.DataDir != is.Managed.DataDir:
 			add("store %q: %s and %s: its data would stay behind", was.Name, was.Managed.DataDir, is.Managed.DataDir)
 		case was.Managed != nil && !sameEtcd(was.Managed.Version, is.Managed.Version):

@@ -94,7 +94,7 @@ const (
 	Snapshot   Kind = "snapshot store"
 	Release    Kind = "release" // takes Marks out of the API
 	// ChangeKubelet puts File, a drop-in of Unit, and restarts the unit; RestoreKubelet removes it and does the same.
-	// Before, they record the pods of Node and foretell what restarts.
+	// Before, they record the pods of Node and predict what restarts.
 	ChangeKubelet  Kind = "change kubelet"
 	RestoreKubelet Kind = "restore kubelet"
 	// ApplyObjects and RemoveObjects are about the objects of Workload in a cluster; data that it claimed stays.
@@ -197,7 +197,7 @@ const (
 	NoPods      CheckKind = "no pods"      // of Workload
 	NodeRights  CheckKind = "node rights"  // the modern API server allows Node's kubelet what it needs
 	NodeReady   CheckKind = "node ready"   // for both sides, with a kubelet of Node.To, and heartbeats are seen
-	NodePods    CheckKind = "node pods"    // those recorded; what was foretold has restarted, and nothing else
+	NodePods    CheckKind = "node pods"    // those recorded; what was predicted has restarted, and nothing else
 	Budgets     CheckKind = "budgets"      // what restarts on Node breaks no PodDisruptionBudget of those Asked
 	MayGo       CheckKind = "may go"       // nothing stands against handing Objects over, or back
 	Adopted     CheckKind = "adopted"      // the controllers there act for Objects; their pods are those of before

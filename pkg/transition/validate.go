@@ -156,7 +156,7 @@ func (a *Action) validate() error {
 		}
 	case Release:
 		if a.Marks == nil {
-			return errors.New("says not what it releases")
+			return errors.New("names nothing to release")
 		}
 	case HandOver, HandBack:
 		if err := a.Objects.validate(); err != nil {

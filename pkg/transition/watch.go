@@ -31,8 +31,8 @@ type Looked struct {
 	By   string            `json:"by,omitempty"` // who acknowledged
 }
 
-// ErrForgot is wrapped when a store is not the one that the journal knows: it is new, was restored, or is another.
-var ErrForgot = errors.New("a store is not the one that the journal knows")
+// ErrOtherStore is wrapped when a store is not the one recorded in the journal: it is new, was restored, or is another.
+var ErrOtherStore = errors.New("a store is not the one recorded in the journal")
 
 // watchOver lets every step say which stores run meanwhile: they are looked at before it.
 func (b *builder) watchOver(t *Transition) {
@@ -223,6 +223,6 @@ func watch(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, a *
 	if len(looked.Why) == 0 {
 		return j.Append(Record{Step: s.ID, Event: Seen, Looked: looked})
 	}
-	return errors.Join(fmt.Errorf("before step %s, %s: %w:\n  %s", s.ID, s.Title, ErrForgot,
+	return errors.Join(fmt.Errorf("before step %s, %s: %w:\n  %s", s.ID, s.Title, ErrOtherStore,
 		strings.Join(looked.Why, "\n  ")), j.Append(Record{Step: s.ID, Event: Halted, Looked: looked}))
 }

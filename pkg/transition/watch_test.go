@@ -80,7 +80,7 @@ func watched(t *testing.T) map[string][2]Setup {
 }
 
 // TestStoresThatForgotStopATransition: whatever step comes next, when a store is another one than the journal knows,
-// neither apply nor undo deletes or moves anything, until a person says that it is right.
+// neither apply nor undo deletes or moves anything, until that is acknowledged.
 func TestStoresThatForgotStopATransition(t *testing.T) {
 	stops := 0
 	for name, setups := range watched(t) {
@@ -157,7 +157,7 @@ func stopBefore(t *testing.T, tr *Transition, setups [2]Setup, s *Step, a *Actio
 	}
 	did := func() int { return len(c.did) }
 	err := carry(t.Context(), tr, c, c, progress)
-	if !errors.Is(err, ErrForgot) || !strings.Contains(err.Error(), "before step "+s.ID) ||
+	if !errors.Is(err, ErrOtherStore) || !strings.Contains(err.Error(), "before step "+s.ID) ||
 		!strings.Contains(err.Error(), says) {
 		t.Fatalf("%s = %v, want %q before step %s", a.Kind, err, says, s.ID)
 	}
@@ -173,7 +173,7 @@ func stopBefore(t *testing.T, tr *Transition, setups [2]Setup, s *Step, a *Actio
 		if state.Done == 0 { // nothing was done: there is nothing to take back
 			break
 		}
-		if err := again(); !errors.Is(err, ErrForgot) || did() != was {
+		if err := again(); !errors.Is(err, ErrOtherStore) || did() != was {
 			t.Fatalf("run again: %v, %d actions more", err, did()-was)
 		}
 	}
@@ -207,7 +207,7 @@ func TestAcknowledgedStoresAreThoseOfTheStop(t *testing.T) {
 	c.stores = e.look
 	for i, id := range []string{"second", "third"} {
 		e.sights["core"] = witness.Sight{Cluster: id, Revision: 5000}
-		if err := Apply(t.Context(), &tr, c, c, nil); !errors.Is(err, ErrForgot) || len(c.did) > 0 {
+		if err := Apply(t.Context(), &tr, c, c, nil); !errors.Is(err, ErrOtherStore) || len(c.did) > 0 {
 			t.Fatalf("store %d: %v", i, err)
 		}
 		if i == 0 {

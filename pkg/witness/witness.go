@@ -142,7 +142,7 @@ type Memory struct {
 	Stop   *Stop            `json:"stop,omitempty"` // nil while nothing is wrong
 }
 
-// Stop is why nothing is deleted any more until a person says so.
+// Stop is why nothing is deleted any more until the stop is acknowledged.
 type Stop struct {
 	ID    string    `json:"id"`
 	Since time.Time `json:"since"`

@@ -22,7 +22,7 @@ import (
 // TestNodesGoOverAndBack: the kubelet of a node and its service proxy are replaced by those of the modern release,
 // connected to the modern API server, while pods of both sides run there; then by the old ones again. The plan gives
 // them their rights. No pod is lost, the node stays ready in the eyes of both sides, and exactly the containers that
-// were foretold restart, once for each crossing.
+// were predicted restart, once for each crossing.
 func TestNodesGoOverAndBack(t *testing.T) {
 	t.Parallel()
 	for _, legacy := range []string{"1.15.12", "1.10.13"} {
@@ -64,9 +64,9 @@ func TestNodesGoOverAndBack(t *testing.T) {
 				f.services()
 				f.reached("daemon-"+string(pair.Modern), old)
 				provedOnNodes(t, legacy, "1.36.3",
-					"a node goes over to the modern API server with kubelet and service proxy of its release, and "+
+					"a node moves to the modern API server with kubelet and service proxy of its release, and "+
 						"back, with the rights that the plan gives: no pod is lost, the node stays ready for both "+
-						"sides, exactly the foretold containers restart, once each time; services, logs and exec of "+
+						"sides, exactly the predicted containers restart, once each time; services, logs and exec of "+
 						"both sides work, new pods of both sides start")
 			}, fusionctlEnv, reconcilerEnv)
 		})
@@ -79,12 +79,12 @@ func (f *nodesPair) found(rule string) bool {
 }
 
 // cross replaces kubelet and service proxy of a node, connects them to a server, and compares what restarts with what
-// was foretold.
+// was predicted.
 func (f *nodesPair) cross(n *rig.Node, from, to kubever.Minor, server *rig.APIServer) {
 	t := f.t
 	t.Helper()
 	before, pods := f.containersNow()
-	verdicts := foretell(t, f.kubeconfigs[pair.Legacy], n, from, to, len(before))
+	verdicts := predict(t, f.kubeconfigs[pair.Legacy], n, from, to, len(before))
 	start := time.Now()
 	n.ReplaceKubelet(to, server)
 	f.Eventually("the node has its new kubelet", func(ctx context.Context) error {

@@ -138,7 +138,7 @@ func createAll(t *testing.T, client *rig.Client, text string) {
 	}
 }
 
-func TestEtcdCheckForetellsALegacySide(t *testing.T) {
+func TestEtcdCheckPredictsALegacySide(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
 	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutShared, Legacy: "1.15.12", Modern: "1.36.3", NoModernManager: true,
@@ -163,11 +163,11 @@ func TestEtcdCheckForetellsALegacySide(t *testing.T) {
 // deadLists compares the lists that the check says fail on the legacy side with those that do.
 func deadLists(t *testing.T, p *rig.Pair, legacy *rig.Client, report scan.Report) {
 	t.Helper()
-	foretold := map[string]bool{}
+	predicted := map[string]bool{}
 	for _, f := range report.Findings {
 		if f.Severity == finding.Error && strings.Contains(f.Message, "the legacy side (1.15.12) cannot decode: "+
 			"every list") {
-			foretold[strings.TrimPrefix(f.Subject, "core:")] = true
+			predicted[strings.TrimPrefix(f.Subject, "core:")] = true
 		}
 	}
 	dead := map[string]bool{}
@@ -184,13 +184,13 @@ func deadLists(t *testing.T, p *rig.Pair, legacy *rig.Client, report scan.Report
 		dead[resource.Key] = dead[resource.Key] || err != nil
 	}
 	maps.DeleteFunc(dead, func(_ string, failed bool) bool { return !failed })
-	if diff := cmp.Diff(dead, foretold); diff != "" || len(dead) < 7 {
-		t.Errorf("lists that fail through 1.15.12 (-seen +foretold):\n%s", diff)
+	if diff := cmp.Diff(dead, predicted); diff != "" || len(dead) < 7 {
+		t.Errorf("lists that fail through 1.15.12 (-seen +predicted):\n%s", diff)
 	}
 }
 
 var (
-	foretoldField = regexp.MustCompile(`(\S+) \(\d+\)`)
+	predictedField = regexp.MustCompile(`(\S+) \(\d+\)`)
 	listIndex     = regexp.MustCompile(`\[\d+\]`)
 )
 
@@ -205,12 +205,12 @@ func lostFields(t *testing.T, p *rig.Pair, legacy *rig.Client, report scan.Repor
 		"statefulsets":    "/apis/apps/v1/namespaces/demo/statefulsets",
 		"networkpolicies": "/apis/networking.k8s.io/v1/namespaces/demo/networkpolicies",
 	} {
-		foretold := map[string]bool{}
+		predicted := map[string]bool{}
 		for _, f := range report.Findings {
 			if f.Rule == "FUS001" && f.Subject == "core:"+resource && strings.Contains(f.Message, "legacy side") {
-				for _, match := range foretoldField.FindAllStringSubmatch(strings.SplitN(f.Message, "status: ", 2)[1],
+				for _, match := range predictedField.FindAllStringSubmatch(strings.SplitN(f.Message, "status: ", 2)[1],
 					-1) {
-					foretold[match[1]] = true
+					predicted[match[1]] = true
 				}
 			}
 		}
@@ -224,17 +224,17 @@ func lostFields(t *testing.T, p *rig.Pair, legacy *rig.Client, report scan.Repor
 				continue
 			}
 			known := ""
-			for field := range foretold {
+			for field := range predicted {
 				if strings.HasPrefix(listIndex.ReplaceAllString(leaf, "[]"), field) {
 					known = field
 				}
 			}
 			if known == "" {
-				t.Errorf("%s: 1.15.12 dropped %s, which was not foretold", resource, leaf)
+				t.Errorf("%s: 1.15.12 dropped %s, which was not predicted", resource, leaf)
 			}
 			lost[known] = true
 		}
-		for field := range foretold {
+		for field := range predicted {
 			if !lost[field] {
 				t.Errorf("%s: 1.15.12 kept %s, which it was said to drop", resource, field)
 			}
@@ -326,7 +326,7 @@ func offlineAsLive(t *testing.T, r *rig.Rig, p *rig.Pair) {
 }
 
 // Collectors delete what the check says they delete, of the same objects, and nothing else.
-func TestEtcdCheckForetellsCollectors(t *testing.T) {
+func TestEtcdCheckPredictsCollectors(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
 	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.10.13", Modern: "1.36.3", NoModernManager: true,
@@ -395,17 +395,17 @@ func (c *collected) create(client *rig.Client, path string, body object) (uid st
 	return made.Metadata.UID
 }
 
-// run runs the collector of a side until it has deleted what was foretold, looks whether it leaves the rest alone, and
+// run runs the collector of a side until it has deleted what was predicted, looks whether it leaves the rest alone, and
 // brings all of it back.
 func (c *collected) run(r *rig.Rig, server *rig.APIServer, side pair.Side, report scan.Report, unsure ...string) {
 	c.Helper()
-	var foretold []string
+	var predicted []string
 	for _, f := range report.Findings {
 		if slices.Contains([]string{"FUS060", "FUS061"}, f.Rule) && f.Subject == "core:secrets" &&
 			strings.HasPrefix(f.Message, "the garbage collector of the "+string(side)) {
 			for _, related := range f.Related {
 				name, _, _ := strings.Cut(strings.TrimPrefix(related, "secrets/demo/"), " ")
-				foretold = append(foretold, name)
+				predicted = append(predicted, name)
 			}
 		}
 	}
@@ -424,12 +424,12 @@ func (c *collected) run(r *rig.Rig, server *rig.APIServer, side pair.Side, repor
 		}
 		return names, err
 	}
-	foretold = slices.DeleteFunc(foretold, func(name string) bool { return slices.Contains(unsure, name) })
-	slices.Sort(foretold)
+	predicted = slices.DeleteFunc(predicted, func(name string) bool { return slices.Contains(unsure, name) })
+	slices.Sort(predicted)
 	same := func(ctx context.Context) error {
 		names, err := gone(ctx)
-		if err == nil && !slices.Equal(names, foretold) {
-			err = fmt.Errorf("it deleted %q, foretold were %q", names, foretold)
+		if err == nil && !slices.Equal(names, predicted) {
+			err = fmt.Errorf("it deleted %q, predicted were %q", names, predicted)
 		}
 		return err
 	}
@@ -438,7 +438,7 @@ func (c *collected) run(r *rig.Rig, server *rig.APIServer, side pair.Side, repor
 	manager := r.StartControllerManager("collector-"+string(side), server.Minor,
 		append(r.ControllerManagerArgs(server.Minor, server), "--controllers="+controller))
 	manager.WaitReady()
-	r.Eventually("the collector of the "+string(side)+" side deletes what was foretold", same)
+	r.Eventually("the collector of the "+string(side)+" side deletes what was predicted", same)
 	r.Throughout(10*time.Second, "it leaves the rest alone", same)
 	manager.Stop()
 	for _, kv := range before.Kvs {

@@ -23,7 +23,7 @@ import (
 )
 
 // A modern side whose store forgot what it had, or that looks into another one, has no ReplicaSets: their pods are not
-// garbage. The controllers stop, and go on when a person says so.
+// garbage. The controllers stop, and resume when it is acknowledged.
 func TestStoresThatForgetLoseNoPods(t *testing.T) {
 	t.Parallel()
 	f := startFused(t, "1.15.12", access)
@@ -96,7 +96,7 @@ func TestStoresThatForgetLoseNoPods(t *testing.T) {
 	}
 	proved(t, spec.LayoutSplit, "1.15.12", "1.36.3",
 		"the modern store is emptied, restored or exchanged below its API server, and no pod is lost: the "+
-			"controllers stop until a person says so")
+			"controllers stop until the stop is acknowledged")
 }
 
 // awaitRemembered waits until what the modern store has now was seen, and is on the disk.

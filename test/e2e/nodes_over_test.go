@@ -24,7 +24,7 @@ import (
 
 // TestTransitionTakesANodeOver: `fusionctl transition` connects the kubelet of a real node, 1.15.12 as a unit of
 // systemd, to the modern API server, as one of 1.36.3, and back, killed while it does so. Pods of both sides stay;
-// exactly the foretold containers restart, once each way. It stops beforehand where a PodDisruptionBudget forbids what
+// exactly the predicted containers restart, once each way. It stops beforehand where a PodDisruptionBudget forbids what
 // restarts, and a kubelet that does not start is undone.
 func TestTransitionTakesANodeOver(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestTransitionTakesANodeOver(t *testing.T) {
 			"/apis/policy/v1beta1/namespaces/demo/poddisruptionbudgets/whole", nil, nil))
 
 		before, pods := f.containersNow()
-		forth := foretell(t, f.kubeconfigs[pair.Legacy], n, legacy, 36, len(before))
+		forth := predict(t, f.kubeconfigs[pair.Legacy], n, legacy, 36, len(before))
 		over.killed("apply", "change the kubelet of node-1")
 		over.run("apply")
 		f.onNode(n, "1.36.3", before, pods, forth)
@@ -62,7 +62,7 @@ func TestTransitionTakesANodeOver(t *testing.T) {
 		f.awaitReady("later", 1)
 
 		before, pods = f.containersNow()
-		back := foretell(t, f.kubeconfigs[pair.Legacy], n, 36, legacy, len(before))
+		back := predict(t, f.kubeconfigs[pair.Legacy], n, 36, legacy, len(before))
 		over.killed("undo", "change the kubelet of node-1")
 		over.run("undo")
 		f.onNode(n, "1.15.12", before, pods, back)
@@ -73,8 +73,8 @@ func TestTransitionTakesANodeOver(t *testing.T) {
 			t.Errorf("after the way back there are still: %v %s", err, out)
 		}
 		provedOnNodes(t, "1.15.12", "1.36.3",
-			"fusionctl transition takes a node over to the modern API server with a kubelet of its release, and back, "+
-				"killed meanwhile: no pod is lost, the node is ready for both sides, exactly the foretold containers "+
+			"fusionctl transition moves a node to the modern API server with a kubelet of its release, and back, "+
+				"killed meanwhile: no pod is lost, the node is ready for both sides, exactly the predicted containers "+
 				"restart, once each time; a PodDisruptionBudget that forbids it is named beforehand")
 	}, fusionctlEnv, reconcilerEnv)
 }
@@ -250,9 +250,9 @@ func (w *wayOfNodes) killed(verb, title string) {
 }
 
 // onNode: the node is ready in both sides' eyes with a kubelet of the release, its pods are those of before, and each
-// container has restarted as often as was foretold.
+// container has restarted as often as was predicted.
 func (f *nodesPair) onNode(n *rig.Node, release string, before map[string]int, pods string,
-	verdicts map[string]foretold) {
+	verdicts map[string]predicted) {
 	t := f.t
 	t.Helper()
 	must(t, f.nodeIs(t.Context(), n, release))
@@ -273,7 +273,7 @@ func (f *nodesPair) onNode(n *rig.Node, release string, before map[string]int, p
 		}
 		return f.nodeIs(ctx, n, release)
 	})
-	if !slices.ContainsFunc(slices.Collect(maps.Values(verdicts)), func(c foretold) bool {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(verdicts)), func(c predicted) bool {
 		return c.Verdict == restart.Restart
 	}) {
 		t.Error("nothing was to restart: the test would prove little")

@@ -347,7 +347,7 @@ func TestOperatorRunsControlPlanes(t *testing.T) {
 	// A namespace of something else.
 	m.ok("", "create", "namespace", "taken")
 	apply(strings.Replace(plane("1.36.3", ""), "name: plane}", "name: taken}", 1))
-	m.awaits("taken", ".status.conditions[?(@.type=='Degraded')].message", "is not of this control plane")
+	m.awaits("taken", ".status.conditions[?(@.type=='Degraded')].message", "does not belong to this control plane")
 	if out := m.ok("", "-n", "taken", "get", "all,secrets", "-o", "name"); out != "" {
 		t.Errorf("in a namespace of something else there is %s", out)
 	}

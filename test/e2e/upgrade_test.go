@@ -90,7 +90,7 @@ func upgradeKubelet(t *testing.T, release, from, to kubever.Minor) (counts map[b
 
 	kubeconfig, err := r.PKI.Kubeconfig("restarts", server.URL, "admin", "system:masters")
 	must(t, err)
-	verdicts := foretell(t, kubeconfig, n, from, to, shapes)
+	verdicts := predict(t, kubeconfig, n, from, to, shapes)
 	recordedIsPrinted(t, r, client, from, verdicts)
 	n.ReplaceKubelet(to, server)
 	n.WaitReady(server)
@@ -126,10 +126,10 @@ func upgradeKubelet(t *testing.T, release, from, to kubever.Minor) (counts map[b
 		}
 		return nil
 	})
-	t.Logf("kubelet %s -> %s: %d containers restarted, %d kept, as foretold", from, to, counts[true], counts[false])
+	t.Logf("kubelet %s -> %s: %d containers restarted, %d kept, as predicted", from, to, counts[true], counts[false])
 	note(t, onNode, "-", kubever.Release(from), kubever.Release(to), []string{
 		"a kubelet upgraded in place restarts exactly the containers that `restarts plan --runtime-endpoint` " +
-			"foretells, of " +
+			"predicts, of " +
 			fmt.Sprintf("%d shapes; the recorded hashes are those of `restarts hash`", shapes)})
 	return counts
 }
@@ -199,20 +199,20 @@ func commandOutput(t *testing.T, args ...string) []byte {
 	return out.Bytes()
 }
 
-// foretold is what the command says of one container.
-type foretold struct {
+// predicted is what the command says of one container.
+type predicted struct {
 	Pod, Container, Recorded string
 	Verdict                  restart.Verdict
 	Why                      []string
 }
 
-// foretell is what the command says of the containers of the node, by name.
-func foretell(t *testing.T, kubeconfig string, n *rig.Node, from, to kubever.Minor, want int) map[string]foretold {
+// predict is what the command says of the containers of the node, by name.
+func predict(t *testing.T, kubeconfig string, n *rig.Node, from, to kubever.Minor, want int) map[string]predicted {
 	t.Helper()
-	var plan struct{ Containers []foretold }
+	var plan struct{ Containers []predicted }
 	must(t, json.Unmarshal(commandOutput(t, "restarts", "plan", "--from", from.String(), "--to", to.String(),
 		"--kubeconfig", kubeconfig, "--node", n.Name, "--runtime-endpoint", n.Socket(), "-o", "json"), &plan))
-	containers := map[string]foretold{}
+	containers := map[string]predicted{}
 	for _, c := range plan.Containers {
 		if c.Verdict != restart.Restart && c.Verdict != restart.Keep {
 			t.Errorf("%s/%s: %s, because %q: want it known", c.Pod, c.Container, c.Verdict, c.Why)
@@ -220,14 +220,14 @@ func foretell(t *testing.T, kubeconfig string, n *rig.Node, from, to kubever.Min
 		containers[c.Pod+"/"+c.Container] = c
 	}
 	if len(containers) != want {
-		t.Fatalf("%d containers were foretold, want %d", len(containers), want)
+		t.Fatalf("%d containers were predicted, want %d", len(containers), want)
 	}
 	return containers
 }
 
 // recordedIsPrinted compares what the runtime has recorded with what `restarts hash` prints for the kubelet's version.
 func recordedIsPrinted(t *testing.T, r *rig.Rig, client *rig.Client, kubelet kubever.Minor,
-	containers map[string]foretold) {
+	containers map[string]predicted) {
 	t.Helper()
 	var list json.RawMessage
 	must(t, client.Call(t.Context(), http.MethodGet, "/api/v1/namespaces/default/pods", nil, &list))

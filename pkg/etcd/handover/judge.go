@@ -89,8 +89,8 @@ func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, er
 			if target, is := spec["scaleTargetRef"].(map[string]any); is && !slices.Contains(j.Kinds, kindOf(target)) {
 				return nil // of something that stays
 			}
-			refused.Reasons = append(refused.Reasons, storage.Printable(string(e.Key))+": refers to what goes by its "+
-				"name, and would not find it: delete it, and create it through the other side afterwards")
+			refused.Reasons = append(refused.Reasons, storage.Printable(string(e.Key))+": refers by name to an object "+
+				"that goes: delete it, and create it through the other side afterwards")
 			return nil
 		})
 		if err != nil {
@@ -261,13 +261,13 @@ func (j *Job) judge(i *item, rec *Record, stopped bool) (problems []string) {
 	}
 	unseen := wasCopied(rec, i.uid, i.entry.Value)
 	if i.resource.Ended && !ended(object) && !unseen {
-		problems = append(problems, "has not ended, and the controllers there would not count what its pods have "+
-			"done: let it end, with the steps undone where its controller was stopped, and suspend what creates others")
+		problems = append(problems, "has not finished, and the controllers there would not count its "+
+			"pods: let it finish, after undo where its controller was stopped, and suspend what creates others")
 	}
 	spec, _ := object["spec"].(map[string]any)
 	if i.resource.Kind == "CronJob" && spec["suspend"] != true && !unseen {
 		problems = append(problems, "may create a Job meanwhile, which nothing would end: suspend it until the others "+
-			"have gone over")
+			"have moved")
 	}
 	if i.resource.Kind == "CronJob" && j.Back {
 		if late := overdue(object, j.MostMissed, j.Now); late != "" {

@@ -21,7 +21,7 @@ type Documents struct {
 type groupVersion struct {
 	schema.GroupVersion
 	rows  []*Row
-	stale bool // a side that the version needs was not asked lately, or does not say what it has
+	stale bool // a side that the version needs was not asked lately, or failed to
 }
 
 // Documents are those of the table. stale are sides that do not answer at the moment: what they serve is shown as

@@ -28,7 +28,7 @@ const (
 	Converted Way = "converted" // by the side that has the objects, in a version of its own
 	Both      Way = "both"      // each side has objects of its own: both are queried, and their answers are merged
 	None      Way = "none"      // not at all
-	Unknown   Way = "unknown"   // not at the moment: a side does not say what it has
+	Unknown   Way = "unknown"   // not at the moment: discovery failed on a side
 )
 
 // Row says how requests for one resource in one version are served.
@@ -397,9 +397,9 @@ func (b *builder) one(at map[pair.Side]*discovery.Resource, side pair.Side, why 
 	return row
 }
 
-// silent is the row while a side does not say what it has of the groups.
+// silent is the row while discovery of the groups failed on a side.
 func (b *builder) silent(at map[pair.Side]*discovery.Resource, side pair.Side, groups []string) Row {
-	return b.nothing(at, Unknown, fmt.Sprintf("the %s side does not say what it has of this group: %v", side,
+	return b.nothing(at, Unknown, fmt.Sprintf("discovery of this group failed on the %s side: %v", side,
 		b.sources.Of(side).Failure(groups...)))
 }
 

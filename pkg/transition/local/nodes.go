@@ -31,7 +31,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
-// recordedNode is what was read of a node before its kubelet was changed, and what was foretold.
+// recordedNode is what was read of a node before its kubelet was changed, and what was predicted.
 type recordedNode struct {
 	Schema string        `json:"schema"`
 	Node   string        `json:"node"`
@@ -171,11 +171,11 @@ func podsOf(ctx context.Context, a *transition.Access, node string) ([]*v1.Pod, 
 	return pods, nil
 }
 
-// steady is for how long nothing may change once what was foretold has happened: a kubelet looks at every pod when it
+// steady is for how long nothing may change once what was predicted has happened: a kubelet looks at every pod when it
 // starts, and at those that it takes for changed a second time soon.
 const steady = 10 * time.Second
 
-// nodePods waits until what was foretold has happened, and nothing else happens.
+// nodePods waits until what was predicted has happened, and nothing else happens.
 func (h *Host) nodePods(ctx context.Context, n *transition.Node) error {
 	data, err := os.ReadFile(h.recordOf(n))
 	var record recordedNode
@@ -189,7 +189,7 @@ func (h *Host) nodePods(ctx context.Context, n *transition.Node) error {
 		return fmt.Errorf("%s: %w", h.recordOf(n), err)
 	}
 	var since time.Time
-	return h.wait(ctx, "the pods of node "+n.Name+" are not what they were", func(ctx context.Context) error {
+	return h.wait(ctx, "the pods of node "+n.Name+" have changed", func(ctx context.Context) error {
 		pods, err := podsOf(ctx, &n.Legacy, n.Name)
 		if err == nil {
 			err = record.compare(pods)
@@ -202,14 +202,14 @@ func (h *Host) nodePods(ctx context.Context, n *transition.Node) error {
 			since = time.Now()
 		}
 		if left := steady - time.Since(since); left > 0 {
-			return fmt.Errorf("looked at for %s more", left.Round(time.Second))
+			return fmt.Errorf("observed for %s more", left.Round(time.Second))
 		}
 		return nil
 	})
 }
 
-// compare returns nil when the pods are those of the record, exactly the foretold containers have restarted, each once,
-// and all run.
+// compare returns nil when the pods are those of the record, exactly the predicted containers have restarted, each
+// once, and all run.
 func (r *recordedNode) compare(pods []*v1.Pod) error {
 	var problems []error
 	for _, was := range r.Pods {
@@ -234,12 +234,12 @@ func (c *recordedContainer) compare(pod string, now []v1.ContainerStatus) error 
 	restarts := s.RestartCount - c.Restarts
 	switch {
 	case c.Verdict == restart.Keep && (restarts != 0 || s.ContainerID != c.ID):
-		return fmt.Errorf("%s, container %s: restarted %d times, and was to stay", pod, c.Name, restarts)
+		return fmt.Errorf("%s, container %s: restarted %d times, want none", pod, c.Name, restarts)
 	case c.Verdict == restart.Restart && restarts == 0:
-		return fmt.Errorf("%s, container %s: has not restarted yet, as was foretold: %s", pod, c.Name,
+		return fmt.Errorf("%s, container %s: has not restarted yet, as predicted: %s", pod, c.Name,
 			strings.Join(c.Why, "; "))
 	case restarts < 0 || restarts > 1:
-		return fmt.Errorf("%s, container %s: restarted %d times, and was to once", pod, c.Name, restarts)
+		return fmt.Errorf("%s, container %s: restarted %d times, want once", pod, c.Name, restarts)
 	case s.State.Running == nil:
 		return fmt.Errorf("%s, container %s: does not run", pod, c.Name)
 	}

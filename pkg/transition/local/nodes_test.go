@@ -29,8 +29,8 @@ func podWith(name string, restarts int32, id string, running bool) *v1.Pod {
 		Status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{status}}}
 }
 
-// TestOnlyWhatWasForetoldMayHappen: to the pods of a node whose kubelet is changed.
-func TestOnlyWhatWasForetoldMayHappen(t *testing.T) {
+// TestOnlyWhatWasPredictedMayHappen: to the pods of a node whose kubelet is changed.
+func TestOnlyWhatWasPredictedMayHappen(t *testing.T) {
 	for _, c := range []struct {
 		verdict restart.Verdict
 		now     *v1.Pod

@@ -356,7 +356,7 @@ func (a *agent) exchange(ctx context.Context, r any, limit time.Duration) (answe
 	got, err := answer{Working: true}, json.NewEncoder(a.connection).Encode(r)
 	for lines := time.Duration(0); err == nil && got.Working; lines++ {
 		if got, err = a.next(); err == nil && lines > 2*limit/pulse {
-			err = fmt.Errorf("it says more often than every %s that it is at work", pulse)
+			err = fmt.Errorf("it sends heartbeats more often than every %s", pulse)
 		}
 		late.Reset(silence)
 	}
@@ -381,7 +381,7 @@ func (a *agent) next() (got answer, err error) {
 		return got, cmp.Or(a.answers.Err(), io.ErrUnexpectedEOF)
 	}
 	if err := json.Unmarshal(a.answers.Bytes(), &got); err != nil {
-		return got, fmt.Errorf("an answer that is none, %q: %w", clip(a.answers.Text()), err)
+		return got, fmt.Errorf("malformed answer %q: %w", clip(a.answers.Text()), err)
 	}
 	return got, nil
 }
