@@ -44,7 +44,7 @@ func (i Image) write(file string) (err error) {
 		"architecture": runtime.GOARCH, "os": "linux",
 		"config": map[string]any{
 			"Labels": map[string]string{"name": i.Name}, "Entrypoint": i.Entrypoint,
-			"Env": []string{"PATH=/usr/local/bin:/"},
+			"Env": append([]string{"PATH=/usr/local/bin:/"}, collection...),
 		},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
 	}))

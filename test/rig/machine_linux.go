@@ -47,6 +47,10 @@ func (n *Node) awaitSystemd() error {
 			return err
 		}
 	}
+	if err := n.WriteFile("/etc/systemd/system.conf.d/collection.conf",
+		[]byte("[Manager]\nDefaultEnvironment="+strings.Join(collection, " ")+"\n"), 0o644); err != nil {
+		return err
+	}
 	if err := n.WriteFile("/run/connected", nil, 0o644); err != nil {
 		return err
 	}
