@@ -469,7 +469,7 @@ func TestTokensCountOnTheSidesThatKnowThem(t *testing.T) {
 		x.legacy.say(reviews, http.StatusForbidden, `{"kind":"Status","status":"Failure","code":403}`)
 		x.modern.vouch(map[string]string{"later": "alice"})
 		asks(pods, "later", http.StatusOK, "")
-		asks(collection, "later", http.StatusServiceUnavailable, "could not be asked")
+		asks(collection, "later", http.StatusServiceUnavailable, "could not review")
 		asks(pods, "unknown", http.StatusServiceUnavailable, "could not be reviewed")
 	}
 }
@@ -528,7 +528,7 @@ func TestStrangersAreBounded(t *testing.T) {
 const doorPolicy = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":` +
 	`{"group":"developers","resource":"pods","namespace":"a","readonly":true}}`
 
-func TestThePolicyAtTheDoorIsAskedFirst(t *testing.T) {
+func TestTheGatewaysPolicyDecidesFirst(t *testing.T) {
 	rules, err := policy.Parse("door", strings.NewReader(doorPolicy))
 	if err != nil {
 		t.Fatal(err)
@@ -542,8 +542,8 @@ func TestThePolicyAtTheDoorIsAskedFirst(t *testing.T) {
 			side.say("GET /api/v1/namespaces/a/pods", http.StatusOK, "{}")
 		}
 		x.wants("GET", view+"/api/v1/namespaces/a/pods", "", http.StatusOK, "{}")
-		x.wants("GET", view+"/api/v1/namespaces/a/pods", "", http.StatusForbidden, "door", "Impersonate-User: bob")
-		x.wants("GET", view+"/api/v1/namespaces/a/pods", "", http.StatusForbidden, "door", "Test-Certificate: ",
+		x.wants("GET", view+"/api/v1/namespaces/a/pods", "", http.StatusForbidden, "policy", "Impersonate-User: bob")
+		x.wants("GET", view+"/api/v1/namespaces/a/pods", "", http.StatusForbidden, "policy", "Test-Certificate: ",
 			"Authorization: Bearer good")
 		for _, path := range []string{"/api/v1/namespaces/b/pods", "/api/v1/namespaces/a/secrets", "/apis",
 			collection} {
@@ -994,7 +994,7 @@ func TestDiscoveryIsOfBothSides(t *testing.T) {
 	x.legacy.say("GET /healthz", http.StatusInternalServerError, "starting")
 	x.gateway.refresh(t.Context())
 	x.wants("GET", "/apis", "", http.StatusOK, `"freshness":"Stale"`, aggregated)
-	x.wants("GET", "/apis/apps/v1", "", http.StatusServiceUnavailable, "does not say")
+	x.wants("GET", "/apis/apps/v1", "", http.StatusServiceUnavailable, "discovery of apps/v1 failed")
 	x.wants("GET", "/api/v1", "", http.StatusOK, `"pods"`)
 	x.legacy.say("GET /healthz", http.StatusOK, "ok")
 	x.gateway.refresh(t.Context())

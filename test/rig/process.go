@@ -127,8 +127,8 @@ func (p *Process) started(log io.Writer) (*exec.Cmd, error) {
 	return command, err
 }
 
-// collection has the programs of Kubernetes trade memory for computing: most of them live for seconds, and a third of an
-// API server's start is garbage collection.
+// collection has the programs of Kubernetes trade memory for computing: most live for seconds, and a third of what an
+// API server computes at its start is the collection of memory.
 var collection = []string{"GOGC=400", "GOMEMLIMIT=768MiB"}
 
 // startLocked starts the program. The caller holds the mutex.

@@ -234,7 +234,7 @@ func (c *recordedContainer) compare(pod string, now []v1.ContainerStatus) error 
 	restarts := s.RestartCount - c.Restarts
 	switch {
 	case c.Verdict == restart.Keep && (restarts != 0 || s.ContainerID != c.ID):
-		return fmt.Errorf("%s, container %s: restarted %d times, want none", pod, c.Name, restarts)
+		return fmt.Errorf("%s, container %s: is another one after %d restarts, want the same", pod, c.Name, restarts)
 	case c.Verdict == restart.Restart && restarts == 0:
 		return fmt.Errorf("%s, container %s: has not restarted yet, as predicted: %s", pod, c.Name,
 			strings.Join(c.Why, "; "))

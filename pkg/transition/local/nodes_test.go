@@ -37,8 +37,8 @@ func TestOnlyWhatWasPredictedMayHappen(t *testing.T) {
 		says    string
 	}{
 		{restart.Keep, podWith("web", 3, "a", true), ""},
-		{restart.Keep, podWith("web", 4, "b", true), "was to stay"},
-		{restart.Keep, podWith("web", 3, "b", true), "was to stay"},
+		{restart.Keep, podWith("web", 4, "b", true), "want the same"},
+		{restart.Keep, podWith("web", 3, "b", true), "want the same"},
 		{restart.Restart, podWith("web", 4, "b", true), ""},
 		{restart.Restart, podWith("web", 3, "a", true), "has not restarted yet"},
 		{restart.Restart, podWith("web", 5, "b", true), "restarted 2 times"},

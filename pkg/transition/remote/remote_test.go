@@ -435,7 +435,7 @@ func TestServeRefuses(t *testing.T) {
 func TestCommand(t *testing.T) {
 	for _, c := range []struct{ script, says string }{
 		{"echo no route to host >&2; exit 255", "no route to host"},
-		{"echo Welcome; cat", "an answer that is none"},
+		{"echo Welcome; cat", "malformed answer"},
 		{`read line; echo '{"schema":"fusionctl/transition-agent/v0"}'; cat >/dev/null`, "speaks"},
 		{`read line; echo '{"error":"not here"}'; cat >/dev/null`, "not here"},
 		{"head -c 3000000 /dev/zero", "token too long"},
