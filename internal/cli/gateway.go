@@ -71,7 +71,7 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad spec.`,
 	f.StringVar(&req.serving.listen, "listen", "127.0.0.1:8443", "address to serve on")
 	f.StringVar(&req.serving.metricsListen, "metrics-listen", "",
 		"loopback address of /metrics and /healthz, without TLS (default not)")
-	f.StringVar(&req.policy, "policy", "", "file of the ABAC policy that decides at the door (default none: the sides "+
+	f.StringVar(&req.policy, "policy", "", "file of the ABAC policy of the gateway (default none: the sides "+
 		"alone decide)")
 	f.DurationVar(&req.options.DiscoveryInterval, "discovery-interval", 5*time.Second,
 		"how often both API servers are queried for what they serve")

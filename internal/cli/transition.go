@@ -358,7 +358,7 @@ func (p *stepPrinter) print(s *transition.Step, event transition.Event) {
 			Title string `json:"title"`
 		}{transition.Record{Step: s.ID, Event: event}, p.of, s.Host, s.Title})
 	} else if event == transition.Unseen {
-		visible.Fprintf(p.streams.Err, "before step %s: not every store could be looked at\n", s.ID)
+		visible.Fprintf(p.streams.Err, "before step %s: not every store could be read\n", s.ID)
 	} else if event == transition.Done || event == transition.Undone {
 		_, err = visible.Fprintf(p.streams.Out, "%s of %03d  %s  %s: %s\n", s.ID, p.of, s.Host, s.Title, event)
 	}
@@ -378,7 +378,7 @@ func transitionError(err error) error {
 	switch {
 	case errors.Is(err, transition.ErrJournal):
 		return badInput(err, "--journal names another file")
-	case errors.Is(err, transition.ErrForgot):
+	case errors.Is(err, transition.ErrOtherStore):
 		return withHint(err, "look whether each store has the endpoints, the data directory and the backup that it "+
 			"should have; where they are right as they are, fusionctl transition acknowledge says so")
 	}

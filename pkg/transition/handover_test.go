@@ -228,7 +228,7 @@ func TestObjectsThatAreGoneStopTheWayBack(t *testing.T) {
 		for _, gone = range []string{"one", "another"} {
 			for range 2 {
 				err := Undo(t.Context(), &tr, c, c, nil)
-				if !errors.Is(err, ErrForgot) || !strings.Contains(err.Error(), "deployments/default/web") {
+				if !errors.Is(err, ErrOtherStore) || !strings.Contains(err.Error(), "deployments/default/web") {
 					t.Fatalf("%s, %s are gone: %v", at, gone, err)
 				}
 			}

@@ -61,8 +61,8 @@ func knownOf(t *Transition, records []Record, o *Objects) *handover.Known {
 	return known
 }
 
-// doubt is an error that wraps ErrForgot, and its record, when an action found so little of what was handed over that a
-// person has to look.
+// doubt is an error that wraps ErrOtherStore, and its record, when an action found so little of what was handed over
+// that a person has to look.
 func doubt(j Journal, s *Step, a *Action, err error) error {
 	gone, is := errors.AsType[*handover.GoneError](err)
 	if !is {
@@ -72,7 +72,7 @@ func doubt(j Journal, s *Step, a *Action, err error) error {
 	for _, o := range a.allObjects() {
 		name = o.Record
 	}
-	return errors.Join(fmt.Errorf("%w, or most was deleted", ErrForgot), j.Append(Record{Step: s.ID, Event: Halted,
+	return errors.Join(fmt.Errorf("%w, or most was deleted", ErrOtherStore), j.Append(Record{Step: s.ID, Event: Halted,
 		Looked: &Looked{Why: []string{gone.Error()}, Gone: map[string]string{name: gone.Digest}}}))
 }
 

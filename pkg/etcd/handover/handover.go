@@ -142,7 +142,7 @@ func (e *GoneError) Error() string {
 		strings.Join(e.Keys, ", "))
 }
 
-// ErrBothWritten is wrapped when an object was written in both stores: which of the two is right, a person decides.
+// ErrBothWritten is wrapped when an object was written in both stores: a person has to decide which is right.
 var ErrBothWritten = errors.New("was written in both stores")
 
 // each reads the objects of a resource.
