@@ -191,7 +191,7 @@ func deadLists(t *testing.T, p *rig.Pair, legacy *rig.Client, report scan.Report
 
 var (
 	predictedField = regexp.MustCompile(`(\S+) \(\d+\)`)
-	listIndex     = regexp.MustCompile(`\[\d+\]`)
+	listIndex      = regexp.MustCompile(`\[\d+\]`)
 )
 
 // lostFields has the legacy side rewrite the rich objects and compares what they lose with what the check says of their

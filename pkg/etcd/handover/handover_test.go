@@ -445,7 +445,7 @@ func TestWhatStandsAgainstIt(t *testing.T) {
 		"what scales it": {func(w *world) {
 			w.core.put("/registry/horizontalpodautoscalers/default/h",
 				settled("autoscaling/v1", "HorizontalPodAutoscaler", "h", "h1", ""))
-		}, "horizontalpodautoscalers/default/h: refers to what goes by its name"},
+		}, "horizontalpodautoscalers/default/h: refers by name to an object that goes"},
 		"what stays controls it": {func(w *world) {
 			w.core.put(deployment, settled("apps/v1", "Deployment", "web", "d1",
 				ownedBy("example.com/v1", "Deployment", "c1")))
