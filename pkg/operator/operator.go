@@ -25,6 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/local"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // LeaseName is the lease of the operator that acts.
@@ -78,7 +81,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &Reconciler{Client: manager.GetClient(), Reader: manager.GetAPIReader(),
 		Events: manager.GetEventRecorder("fusionctl-operator"), Now: time.Now, StepLimit: o.StepLimit,
-		Repair: o.Repair, Look: 2 * time.Second}
+		Repair: o.Repair, Look: 2 * time.Second,
+		Sights: func(ctx context.Context, w *transition.Watch) (map[string]witness.Sight, error) {
+			return new(local.Host).Look(ctx, w.Host, w)
+		}}
 	// Objects of a control plane are in the namespace of its name. They have no owner reference: a garbage collector
 	// that did not find the owner, as after a restore of the management cluster, would delete the control plane.
 	owner := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {

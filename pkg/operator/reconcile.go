@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // Reconciler brings control planes to what their objects say.
@@ -35,6 +37,8 @@ type Reconciler struct {
 	StepLimit time.Duration // how long a step may wait before its transition goes back
 	Repair    time.Duration // how often everything is applied again
 	Look      time.Duration // how often a transition looks whether a step is done
+	// Sights looks at stores that can be reached from here.
+	Sights func(context.Context, *transition.Watch) (map[string]witness.Sight, error)
 
 	mu      sync.Mutex
 	applied map[string]time.Time // when all of a control plane was applied
@@ -161,6 +165,7 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 		p.record.Runs, p.record.Plan, p.record.Failed, p.record.Why = v.digest, v.plan, "", ""
 		return time.Second, p.record.write(ctx, p.Client, v.plan.Name)
 	}
+	t.Watch.Seen = p.record.Seen
 	now := p.now()
 	p.record.Open = &open{To: v.digest, Plan: v.plan, Transition: t, Since: now, StepSince: now}
 	if err := p.record.write(ctx, p.Client, v.plan.Name); err != nil {
@@ -221,6 +226,9 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 	}
 	run := &runner{Reconciler: p.Reconciler, name: name, plan: wanted}
 	book := &journal{ctx: ctx, client: p.Client, name: name, record: p.record, now: p.now}
+	if err := p.acknowledge(book); err != nil {
+		return 0, err
+	}
 	carry := transition.Apply
 	if o.Back {
 		carry = transition.Undo
@@ -232,6 +240,14 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 	p.condition(api.ConditionProgressing, metav1.ConditionTrue, "Waiting", err.Error())
 	late := p.Now().Sub(o.StepSince.Time) > p.StepLimit
 	switch {
+	case errors.Is(err, transition.ErrForgot):
+		p.degraded("StoreForgot", fmt.Errorf("%w: look whether each store has the data that it should have; where it "+
+			"is right as it is, kubectl annotate --overwrite %s %s %s=%s", err, api.Short, p.object.Name,
+			api.AnnotationAcknowledge, stopID(transition.Stopped(o.Journal))))
+		return lookAgain, nil
+	case errors.Is(err, transition.ErrUnseen): // on the way back it could not be seen either
+		p.degraded("StoreUnreadable", err)
+		return lookAgain, nil
 	case !late && errors.Is(err, errWaiting):
 		return p.Look, nil
 	case !late:
@@ -243,6 +259,22 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 		return p.Look, nil
 	}
 	return p.Look, p.goBack(ctx, fmt.Sprintf("%v, after %v", err, p.StepLimit))
+}
+
+// lookAgain is after which time a store that stopped a transition is looked at again.
+const lookAgain = time.Minute
+
+// acknowledge records a person's word, by an annotation, that the stores are right as they were seen at a stop.
+func (p *plane) acknowledge(book *journal) error {
+	stop, word := transition.Stopped(book.Records()), p.object.Annotations[api.AnnotationAcknowledge]
+	if stop == nil || word == "" || word != stopID(stop) {
+		return nil
+	}
+	if err := transition.Acknowledge(book, stop, "annotation "+api.AnnotationAcknowledge, ""); err != nil {
+		return err
+	}
+	p.event(corev1.EventTypeNormal, "Acknowledged", "the stores are right as they were seen before step %s", stop.Step)
+	return nil
 }
 
 func (p *plane) goBack(ctx context.Context, why string) error {
@@ -273,6 +305,10 @@ func (p *plane) end(ctx context.Context) error {
 	}
 	r.History = append([]api.PastTransition{past}, r.History...)
 	r.History = r.History[:min(len(r.History), mostHistory)]
+	r.Seen = transition.KnownStores(&o.Transition, o.Journal)
+	maps.DeleteFunc(r.Seen, func(name string, _ witness.Sight) bool {
+		return r.Plan == nil || r.Plan.Store(name) == nil
+	})
 	r.Open = nil
 	if err := r.write(ctx, p.Client, p.object.Name); err != nil {
 		return err

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +23,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // RecordName is the Secret beside a control plane that says by which plan it runs, and how far a transition came. An
@@ -38,6 +43,8 @@ type record struct {
 	// Failed is the digest of a plan to which no transition leads again, since one came back, and Why.
 	Failed string `json:"failed,omitempty"`
 	Why    string `json:"why,omitempty"`
+	// Seen is what the stores of the plan showed when the last transition ended, by name.
+	Seen map[string]witness.Sight `json:"seen,omitempty"`
 
 	History []api.PastTransition `json:"history,omitempty"` // the last one first
 
@@ -180,12 +187,85 @@ type journal struct {
 
 func (j *journal) Records() []transition.Record { return j.record.Open.Journal }
 
-// Append writes a record unless it is the last one again: a step that waits is begun at each look.
+// Append writes a record unless it is the last one of a step again: a step that waits is begun at each look.
 func (j *journal) Append(r transition.Record) error {
 	o := j.record.Open
-	if n := len(o.Journal); n > 0 && o.Journal[n-1] == r {
-		return nil
+	if r.Looked != nil {
+		return j.noteLook(r)
+	}
+	for _, last := range slices.Backward(o.Journal) {
+		if last.Looked == nil {
+			if last == r {
+				return nil
+			}
+			break
+		}
 	}
 	o.Journal, o.StepSince = append(o.Journal, r), j.now()
 	return j.record.write(j.ctx, j.client, j.name)
+}
+
+// noteLookEvery is how often a look that found what the one before it found is written.
+const noteLookEvery = time.Minute
+
+// noteLook keeps one look at a store, the last one, and the first record of a stop that goes on: a transition looks
+// each time that it is carried on.
+func (j *journal) noteLook(r transition.Record) error {
+	o := j.record.Open
+	stop := transition.Stopped(o.Journal)
+	if r.Event == transition.Halted && stop != nil && stop.Step == r.Step && alike(stop, &r) {
+		return nil
+	}
+	if r.Event == transition.Seen && stop == nil {
+		for _, last := range slices.Backward(o.Journal) {
+			if last.Event == transition.Seen && alike(&last, &r) && within(&last, &r, noteLookEvery) {
+				return nil
+			}
+		}
+		o.Journal = slices.DeleteFunc(slices.Clone(o.Journal), func(old transition.Record) bool {
+			if old.Event != transition.Seen {
+				return false
+			}
+			for name := range old.Looked.Stores {
+				if _, again := r.Looked.Stores[name]; !again {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	o.Journal = append(o.Journal, r)
+	return j.record.write(j.ctx, j.client, j.name)
+}
+
+// alike reports whether two looks saw the same stores.
+func alike(a, b *transition.Record) bool {
+	return maps.EqualFunc(a.Looked.Stores, b.Looked.Stores, func(x, y witness.Sight) bool {
+		return x.Cluster == y.Cluster && maps.EqualFunc(x.Objects, y.Objects, func(x, y witness.Object) bool {
+			return x.UID == y.UID
+		})
+	})
+}
+
+// within reports whether a look came so soon after another one.
+func within(before, now *transition.Record, limit time.Duration) bool {
+	for name, was := range before.Looked.Stores {
+		if is := now.Looked.Stores[name]; is.At.Sub(was.At) > limit {
+			return false
+		}
+	}
+	return true
+}
+
+// stopID names a stop: one that comes after it has another name.
+func stopID(stop *transition.Record) string {
+	if stop == nil {
+		return ""
+	}
+	data, err := json.Marshal(stop)
+	if err != nil {
+		return "" // what annotations do not say
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:digestBytes])
 }

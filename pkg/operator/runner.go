@@ -87,7 +87,14 @@ func (r *runner) Keep(context.Context, string, *transition.Objects) (*handover.K
 	return nil, errors.New("operator: internal error: a hand-over")
 }
 
-// Look looks at no store: hosted steps are about workloads, and delete nothing that is stored.
-func (r *runner) Look(context.Context, string, *transition.Watch) (map[string]witness.Sight, error) {
-	return nil, nil
+// Look looks at the stores with the client certificate of the control plane.
+func (r *runner) Look(ctx context.Context, _ string, w *transition.Watch) (map[string]witness.Sight, error) {
+	stores, done, err := r.reachable(ctx, r.name, w.Stores)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	there := *w
+	there.Stores = stores
+	return r.Sights(ctx, &there)
 }

@@ -52,7 +52,27 @@ func NewHosted(from, to *plan.Plan, facts Facts) (Transition, error) {
 		t.Steps[i].ID, t.Steps[i].Host = fmt.Sprintf("%03d", i+1), plan.HostedName
 	}
 	t.Hosts = []Host{{Name: plan.HostedName}}
+	p := from
+	if p == nil {
+		p = to
+	}
+	t.Watch = &Watch{Host: plan.HostedName, Prefix: p.Prefix}
+	t.watchOver(from, to, func(s *Step) bool {
+		return slices.ContainsFunc(h.selected(etcd), func(c hostedChange) bool {
+			return s.changesWorkload(c.component().Name)
+		})
+	})
 	return t, nil
+}
+
+// changesWorkload reports whether a step applies or removes a component.
+func (s *Step) changesWorkload(name string) bool {
+	for _, a := range []*Action{s.Do, s.Undo} {
+		if a != nil && a.Workload != nil && a.Workload.Name == name {
+			return true
+		}
+	}
+	return false
 }
 
 // hosted collects the steps of a hosted transition.

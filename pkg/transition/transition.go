@@ -42,7 +42,7 @@ type Transition struct {
 	To    string `json:"to"`
 	Hosts []Host `json:"hosts"`
 	Steps []Step `json:"steps"` // in order; empty when nothing changes
-	// Watch is how the stores are looked at; nil where no step is about what is stored, as in a cluster.
+	// Watch is how the stores are looked at; nil where nothing changes.
 	Watch *Watch `json:"watch,omitempty"`
 }
 

@@ -34,32 +34,47 @@ type Looked struct {
 // ErrOtherStore is wrapped when a store is not the one recorded in the journal: it is new, was restored, or is another.
 var ErrOtherStore = errors.New("a store is not the one recorded in the journal")
 
+// ErrUnseen is wrapped when a store could not be looked at before a step that deletes.
+var ErrUnseen = errors.New("a store cannot be looked at")
+
 // watchOver lets every step say which stores run meanwhile: they are looked at before it.
 func (b *builder) watchOver(t *Transition) {
-	was, is := storesOf(b.from.Plan), storesOf(b.to.Plan)
-	w := &Watch{Stores: slices.Clone(is)}
+	from, to := b.from.Plan, b.to.Plan
+	p := from
+	if p == nil {
+		p = to
+	}
+	t.Watch = &Watch{Host: p.Hosts[0].Name, Prefix: p.Prefix}
+	t.watchOver(from, to, b.changesMember)
+}
+
+// watchOver names the stores that run at each step. Between the first and the last step that start or stop members
+// these are those alone whose members no step starts or stops.
+func (t *Transition) watchOver(from, to *plan.Plan, changesMember func(*Step) bool) {
+	was, is := storesOf(from), storesOf(to)
+	w := t.Watch
+	w.Stores = slices.Clone(is)
 	for _, s := range was {
 		if !slices.ContainsFunc(is, func(o plan.Store) bool { return o.Name == s.Name }) {
 			w.Stores = append(w.Stores, s)
 		}
 	}
-	p := b.from.Plan
-	if p == nil {
-		p, was = b.to.Plan, elsewhere(is)
+	if from == nil {
+		was = elsewhere(is)
 	}
-	if b.to.Plan == nil {
+	if to == nil {
 		is = elsewhere(was)
 	}
-	w.Host, w.Prefix = p.Hosts[0].Name, p.Prefix
 	first, last := len(t.Steps), -1
 	for i := range t.Steps {
-		if b.changesMember(&t.Steps[i]) {
+		if changesMember(&t.Steps[i]) {
 			first, last = min(first, i), max(last, i)
 		}
 	}
 	for i := range t.Steps {
 		running := was
 		switch {
+		case i == first && removes(t.Steps[i].Do): // it takes away what runs until then
 		case first <= i && i <= last:
 			running = elsewhere(was)
 		case i > last && last >= 0:
@@ -69,8 +84,9 @@ func (b *builder) watchOver(t *Transition) {
 			t.Steps[i].Stores = append(t.Steps[i].Stores, s.Name)
 		}
 	}
-	t.Watch = w
 }
+
+func removes(a *Action) bool { return a != nil && a.Kind == RemoveObjects }
 
 func storesOf(p *plan.Plan) []plan.Store {
 	if p == nil {
@@ -118,7 +134,7 @@ func touches(p *render.Part, a *Action) bool {
 // deletes reports whether an action takes something away by what is in a store, moves it, or judges by its absence.
 func (a *Action) deletes() bool {
 	switch a.Kind {
-	case Snapshot, Release, HandOver, HandBack, ChangeKubelet, RestoreKubelet:
+	case Snapshot, Release, HandOver, HandBack, ChangeKubelet, RestoreKubelet, RemoveObjects:
 		return true
 	}
 	return slices.ContainsFunc(slices.Concat(a.Before, a.After), func(c Check) bool {
@@ -126,8 +142,8 @@ func (a *Action) deletes() bool {
 	})
 }
 
-// known is what the journal knows of the stores.
-func known(t *Transition, records []Record) map[string]witness.Sight {
+// KnownStores is what the journal of a transition knows of the stores, by name.
+func KnownStores(t *Transition, records []Record) map[string]witness.Sight {
 	stores := map[string]witness.Sight{}
 	if t.Watch != nil {
 		maps.Copy(stores, t.Watch.Seen)
@@ -201,7 +217,7 @@ func watch(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, a *
 	}
 	stores, err := r.Look(ctx, w.Host, &w)
 	if err != nil && (ctx.Err() != nil || deletes && a.Kind != RestoreKubelet) {
-		return fmt.Errorf("before step %s, %s: looking at the stores: %w", s.ID, s.Title, err)
+		return fmt.Errorf("before step %s, %s: %w: %w", s.ID, s.Title, ErrUnseen, err)
 	}
 	if err != nil && p != nil {
 		p(s, Unseen)
@@ -209,7 +225,7 @@ func watch(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, a *
 	if len(stores) == 0 {
 		return nil
 	}
-	before, looked := known(t, j.Records()), &Looked{Stores: map[string]witness.Sight{}}
+	before, looked := KnownStores(t, j.Records()), &Looked{Stores: map[string]witness.Sight{}}
 	for _, name := range slices.Sorted(maps.Keys(stores)) {
 		was, now := before[name], stores[name]
 		for _, why := range was.Changes(&now) {

@@ -32,6 +32,8 @@ const (
 	AnnotationApprove = Group + "/approve"
 	// AnnotationBack has the digest of a plan: the transition to it is undone. An edit of the spec ends that.
 	AnnotationBack = Group + "/back"
+	// AnnotationAcknowledge has the name of a stop before a step that deletes: the stores are right as they were seen.
+	AnnotationAcknowledge = Group + "/acknowledge"
 )
 
 // Finalizer keeps an object until the operator has done what its deletionPolicy says.
