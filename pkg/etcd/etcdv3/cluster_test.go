@@ -273,26 +273,29 @@ func TestScanWhileTheStoreIsCompacted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	compacted := sync.NewCond(&sync.Mutex{})
 	compactions := 0
+	var failed error // as compactions, with the lock of compacted
 	var group sync.WaitGroup
 	group.Go(func() {
-		for ctx.Err() == nil {
-			if err := compact(); err == nil {
-				compacted.L.Lock()
-				compactions++
-				compacted.L.Unlock()
-				compacted.Broadcast()
-			}
+		for ctx.Err() == nil && failed == nil {
+			err := compact()
+			compacted.L.Lock()
+			compactions, failed = compactions+1, err
+			compacted.L.Unlock()
+			compacted.Broadcast()
 		}
 	})
 	wantWhole(t, scanning(t, open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}}), func(int64) {
 		compacted.L.Lock()
 		defer compacted.L.Unlock()
-		for before := compactions; compactions < before+2; {
+		for before := compactions; compactions < before+2 && failed == nil; {
 			compacted.Wait()
 		}
 	}))
 	cancel()
 	group.Wait()
+	if failed != nil {
+		t.Errorf("compacting: %v", failed)
+	}
 }
 
 // TestPageWaitsForALaggingMember: a member that does not have the revision yet will have it.
@@ -337,7 +340,7 @@ func TestLearner(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 1)
 	cluster.Members[0].Put(t, objects(storeKeys))
 	learner := cluster.AddLearner(t)
-	config := etcdv3.Config{Endpoints: []string{learner.Endpoint}, Timeout: 2 * time.Second}
+	config := etcdv3.Config{Endpoints: []string{learner.Endpoint}, Timeout: time.Minute}
 	var unreachable *etcdv3.UnreachableError
 	if report := scanning(t, open(t, config), nil); report.Complete || !errors.As(report.Cause, &unreachable) ||
 		!strings.Contains(unreachable.Hint(), "is a learner") {
@@ -362,7 +365,7 @@ func TestFullStoreIsReadAndSaysWhyItIsNotWritten(t *testing.T) {
 			t.Fatal("the store does not get full")
 		}
 	}
-	client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: 2 * time.Second})
+	client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: time.Minute})
 	report := scanning(t, client, nil)
 	wantWhole(t, report)
 	wantNote(t, report, "is full (alarm NOSPACE)")
@@ -540,7 +543,7 @@ func TestUserOfACertificate(t *testing.T) {
 	pki := server.PKI
 	first, other := etcdtest.NewProxy(t, server.Endpoint), etcdtest.NewProxy(t, server.Endpoint)
 	config := etcdv3.Config{Endpoints: []string{first.Endpoint, other.Endpoint}, CAFile: pki.CA, CertFile: pki.Cert,
-		KeyFile: pki.Key, Timeout: 2 * time.Second}
+		KeyFile: pki.Key, Timeout: 5 * time.Second}
 	report := scanning(t, open(t, config), each(300, first.Hang))
 	wantWhole(t, report)
 	wantNote(t, report, `keys outside "/registry/" are not counted`, "going on with "+other.Endpoint)

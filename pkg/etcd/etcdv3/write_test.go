@@ -521,7 +521,11 @@ func TestWhatAMemberDoesLate(t *testing.T) {
 			}
 			close(wake)
 			for range late.Load() { // the member has done what was sent to it
-				<-done
+				select {
+				case <-done:
+				case <-time.After(time.Minute):
+					t.Fatal("the member does not do what was sent to it")
+				}
 			}
 			if core, modern := contents(t, servers["core"]),
 				contents(t, servers["modern"]); !maps.Equal(core, before) || len(modern) != 0 {

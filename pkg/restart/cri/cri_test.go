@@ -137,7 +137,7 @@ func TestReadSpeaksEveryVersionOfTheCRI(t *testing.T) {
 }
 
 func TestReadNamesTheEndpoint(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var runtime restart.Runtime
 	for _, endpoint := range []string{"tcp://127.0.0.1:1", "containerd.sock", "unix:///no/such.sock", "/no/such.sock"} {
