@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -147,38 +145,13 @@ func parseKinds(texts []string) ([]schema.GroupVersionKind, error) {
 	var kinds []schema.GroupVersionKind
 	var problems []error
 	for _, text := range texts {
-		kind, ok := parseKind(text)
-		if ok && kind.Kind == strings.ToLower(kind.Kind) { // as resources are named
-			if found := kubever.KindOf(kind.GroupVersion().WithResource(kind.Kind)); found != "" {
-				kind.Kind = found
-			}
-		}
-		if !ok {
-			problems = append(problems, fmt.Errorf("%q: want a group, a version and a kind, such as "+
-				"apps/v1/Deployment, v1/Pod or Deployment.v1.apps", text))
+		kind, err := kubever.ParseKind(text)
+		if err != nil {
+			problems = append(problems, err)
 		}
 		kinds = append(kinds, kind)
 	}
 	return kinds, badInput(errors.Join(problems...), "")
-}
-
-func parseKind(text string) (schema.GroupVersionKind, bool) {
-	if i := strings.LastIndex(text, "/"); i >= 0 {
-		gv, err := schema.ParseGroupVersion(text[:i])
-		kind := gv.WithKind(text[i+1:])
-		return kind, err == nil && isVersion(kind.Version) && kind.Kind != ""
-	}
-	if kind, _ := schema.ParseKindArg(text); kind != nil && isVersion(kind.Version) {
-		return *kind, kind.Kind != ""
-	}
-	kind, version, ok := strings.Cut(text, ".")
-	return schema.GroupVersionKind{Version: version, Kind: kind}, ok && kind != "" && isVersion(version)
-}
-
-// isVersion tells v1beta1 from the first part of a group's name.
-func isVersion(version string) bool {
-	return len(version) > 1 && version[0] == 'v' && version[1] >= '0' && version[1] <= '9' &&
-		!strings.Contains(version, ".")
 }
 
 func negotiated(answer negotiate.Answer) negotiatedAnswer {

@@ -1,16 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/adopt"
 	"github.com/kubefusion/fusionctl/pkg/adopt/files"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -57,12 +53,15 @@ func diffOf(p *plan.Plan, req renderRequest, streams Streams) (diffDocument, err
 	}
 	found := 0
 	for _, place := range places {
-		running, err := runningOn(p, place, streams)
+		running, notes, err := place.Running(p)
+		for _, note := range notes {
+			visible.Fprintln(streams.Err, note)
+		}
 		if err != nil {
-			return document, err
+			return document, badInput(err, "")
 		}
 		found += len(running)
-		document.Components = append(document.Components, render.Diff(p, place.host, running)...)
+		document.Components = append(document.Components, render.Diff(p, place.Host, running)...)
 	}
 	if found == 0 {
 		return document, badInput(fmt.Errorf("%s: no component of a control plane among its files", req.diff),
@@ -78,85 +77,18 @@ func diffOf(p *plan.Plan, req renderRequest, streams Streams) (diffDocument, err
 	return document, nil
 }
 
-// hostDirectory are the directories that hold the files of one host.
-type hostDirectory struct {
-	host        string
-	directories []string
-}
-
-// hostDirectories says which directory is whose: DIR/HOST where there is one, as render writes them, and else DIR
-// itself.
-func hostDirectories(p *plan.Plan, directory, only string) ([]hostDirectory, error) {
-	info, err := os.Stat(directory)
-	if err != nil {
-		return nil, badInput(err, "")
-	}
-	if !info.IsDir() {
-		return nil, usagef("%s: is a file, want the directory that it is in", directory)
-	}
-	var hosts, below []string
+// hostDirectories says which directory is whose.
+func hostDirectories(p *plan.Plan, directory, only string) ([]files.Tree, error) {
+	var hosts []string
 	for _, h := range p.Hosts {
 		hosts = append(hosts, h.Name)
-		if filetree.IsDir(filepath.Join(directory, h.Name)) {
-			below = append(below, h.Name)
-		}
 	}
-	wanted := hosts
-	if only != "" {
-		if !slices.Contains(hosts, only) {
-			return nil, usagef("host %q: the plan has %s", only, strings.Join(hosts, ", "))
-		}
-		wanted = []string{only}
+	trees, err := files.ByHost(directory, hosts, only)
+	if errors.Is(err, files.ErrWhichHost) {
+		return nil, badInput(err, "--host HOST names it; a directory with a subdirectory for each host is compared as "+
+			"a whole")
 	}
-	if len(below) == 0 {
-		if len(wanted) > 1 {
-			return nil, badInput(
-				fmt.Errorf("%s: of which host are these files? the plan has %s", directory, strings.Join(hosts, ", ")),
-				"--host HOST names it; a directory with a subdirectory for each host is compared as a whole")
-		}
-		return []hostDirectory{{wanted[0], []string{directory}}}, nil
-	}
-	var places []hostDirectory
-	for _, host := range wanted {
-		root := filepath.Join(directory, host)
-		places = append(places,
-			hostDirectory{host, slices.DeleteFunc([]string{root, filepath.Join(root, "existing")}, func(d string) bool {
-				return !filetree.IsDir(d)
-			})})
-	}
-	return places, nil
-}
-
-// runningOn reads what the files of a host start. What a person should know about them goes to stderr.
-func runningOn(p *plan.Plan, place hostDirectory, streams Streams) ([]render.Running, error) {
-	var running []render.Running
-	for _, directory := range place.directories {
-		dir, err := files.Open(directory)
-		if err != nil {
-			return nil, badInput(err, "")
-		}
-		found, err := adopt.ReadAll(dir.Files, dir.Host)
-		if err != nil {
-			return nil, badInput(fmt.Errorf("reading %s: %w", directory, err), "")
-		}
-		notes := found.Notes
-		for i := range found.Processes {
-			process := &found.Processes[i]
-			args, more := process.Args(render.MinorOf(p, process.Name))
-			notes = append(notes, more...)
-			running = append(running,
-				render.Running{Name: process.Name, Kind: process.Component,
-					Place: filepath.Join(directory, process.Place),
-					Image: process.Image, Args: args, Env: process.Env})
-		}
-		for _, note := range notes {
-			if note.Place != "" {
-				note.Place = filepath.Join(directory, note.Place)
-			}
-			visible.Fprintln(streams.Err, note)
-		}
-	}
-	return running, nil
+	return trees, badInput(err, "")
 }
 
 // printDifferences prints each component that differs, and each of its differences with the reason below it.

@@ -29,28 +29,28 @@ func runRenderVerify(ctx context.Context, req renderRequest, streams Streams) er
 	document := preflightDocument{Schema: "fusionctl/render-verify/v1"}
 	var found []finding.Finding
 	for _, place := range places {
-		needs, err := preflight.New(p, place.host, render.Target(req.target))
+		needs, err := preflight.New(p, place.Host, render.Target(req.target))
 		if err != nil {
 			return badInput(err, "")
 		}
-		document.Hosts = append(document.Hosts, place.host)
-		if len(place.directories) == 0 {
+		document.Hosts = append(document.Hosts, place.Host)
+		if len(place.Directories) == 0 {
 			document.Incomplete = append(document.Incomplete, fmt.Sprintf("%s: no directory of host %s", req.verify,
-				place.host))
+				place.Host))
 			continue
 		}
-		root, err := filepath.Abs(place.directories[0])
+		root, err := filepath.Abs(place.Directories[0])
 		if err != nil {
 			return err
 		}
 		seen := host.Read(ctx, needs, host.Options{Root: root})
 		for _, text := range seen.Incomplete {
-			document.Incomplete = append(document.Incomplete, place.host+": "+text)
+			document.Incomplete = append(document.Incomplete, place.Host+": "+text)
 		}
 		for _, f := range preflight.Check(needs, seen, req.now) {
-			f.File = filepath.Join(place.directories[0], filepath.FromSlash(f.Subject))
+			f.File = filepath.Join(place.Directories[0], filepath.FromSlash(f.Subject))
 			if len(places) > 1 {
-				f.Subject = place.host + ":" + f.Subject
+				f.Subject = place.Host + ":" + f.Subject
 			}
 			found = append(found, f)
 		}

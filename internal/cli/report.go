@@ -118,25 +118,13 @@ func newReport(ctx context.Context, req reportRequest, streams Streams) (*report
 	if err != nil {
 		return nil, err
 	}
-	in := &report.Input{Spec: req.file, Plan: p, Check: catalog.Check(p), Rules: catalog.Rules(),
-		Evidence: docs.Evidence}
-	g := graph.New(p)
-	in.Mermaid = graph.Mermaid(g)
-	for i := range g.Nodes {
-		g.Nodes[i].Href = report.Anchor(p, g.Nodes[i].ID)
-	}
-	if in.Picture, err = graph.SVG(ctx, g); err != nil {
-		return nil, err
-	}
-	files, err := render.Files(p, render.Options{Target: render.Target(req.target), Spec: req.file,
-		Findings: in.Check.Findings})
+	in, err := report.New(p, req.file, render.Target(req.target), catalog.Check(p))
 	if err != nil {
 		return nil, badInput(err, "")
 	}
-	for _, f := range files {
-		if f.Path == render.RunbookFile {
-			in.Runbook = f.Data
-		}
+	in.Rules, in.Evidence = catalog.Rules(), docs.Evidence
+	if in.Picture, err = graph.SVG(ctx, report.Graph(p)); err != nil {
+		return nil, err
 	}
 	if req.diff != "" {
 		document, err := diffOf(p, renderRequest{file: req.file, target: req.target, diff: req.diff}, streams)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/graph"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -33,6 +34,32 @@ type Input struct {
 	DiffOf      string
 	Restarts    *Restarts
 	Contents    *Contents
+}
+
+// New is what a page says of a plan alone, with the runbook of the target: no Picture, which graph.SVG draws of Graph,
+// no Rules, and nothing that is read of a cluster. check is of the plan, file the name of the spec.
+// Errors: those of render.Files.
+func New(p *plan.Plan, file string, target render.Target, check finding.Report) (*Input, error) {
+	in := &Input{Spec: file, Plan: p, Check: check, Mermaid: graph.Mermaid(graph.New(p))}
+	files, err := render.Files(p, render.Options{Target: target, Spec: file, Findings: check.Findings})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if f.Path == render.RunbookFile {
+			in.Runbook = f.Data
+		}
+	}
+	return in, nil
+}
+
+// Graph is the picture of a plan, whose nodes lead to their rows on the page.
+func Graph(p *plan.Plan) graph.Graph {
+	g := graph.New(p)
+	for i := range g.Nodes {
+		g.Nodes[i].Href = Anchor(p, g.Nodes[i].ID)
+	}
+	return g
 }
 
 // Restarts are the answer of fusionctl restarts plan -o json, as far as the page shows it.

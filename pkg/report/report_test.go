@@ -29,24 +29,13 @@ import (
 func inputOf(t *testing.T, file string) *Input {
 	t.Helper()
 	p := plantest.Example(t, filepath.Base(file))
-	g := graph.New(p)
-	for i := range g.Nodes {
-		g.Nodes[i].Href = Anchor(p, g.Nodes[i].ID)
-	}
-	picture, err := graph.SVG(context.Background(), g)
+	in, err := New(p, filepath.Base(file), render.StaticPod, catalog.Check(p))
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &Input{Spec: filepath.Base(file), Plan: p, Check: catalog.Check(p), Rules: catalog.Rules(), Picture: picture,
-		Evidence: docs.Evidence}
-	files, err := render.Files(p, render.Options{Target: render.StaticPod, Spec: in.Spec})
-	if err != nil {
+	in.Rules, in.Evidence = catalog.Rules(), docs.Evidence
+	if in.Picture, err = graph.SVG(context.Background(), Graph(p)); err != nil {
 		t.Fatal(err)
-	}
-	for _, f := range files {
-		if f.Path == render.RunbookFile {
-			in.Runbook = f.Data
-		}
 	}
 	return in
 }
