@@ -107,7 +107,7 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 		return usagef("--brake-share %d and --brake-owners %d: want a percentage and a number above 0", b.Share,
 			b.Least)
 	}
-	p, err := plannedPair(streams, req)
+	p, err := plannedPair(streams, req.spec, req.plan)
 	if err != nil {
 		return err
 	}
@@ -137,22 +137,22 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 // planLimitBytes bounds the plans that are read: many times what one of the largest is.
 const planLimitBytes = 32 << 20
 
-// plannedPair reads the plan, or makes it from the spec.
-func plannedPair(streams Streams, req controllersRequest) (*plan.Runtime, error) {
-	if req.plan == "" {
-		p, err := loadPlan(streams, req.spec)
+// plannedPair reads a plan from its file, or makes it from a spec where there is no file.
+func plannedPair(streams Streams, specFile, planFile string) (*plan.Runtime, error) {
+	if planFile == "" {
+		p, err := loadPlan(streams, specFile)
 		if err != nil {
 			return nil, err
 		}
 		return p.Runtime(), nil
 	}
-	data, err := readInput(streams, req.plan, planLimitBytes)
+	data, err := readInput(streams, planFile, planLimitBytes)
 	if err != nil {
 		return nil, err
 	}
 	p, err := plan.ParseRuntime(data)
 	if err != nil {
-		return nil, badInput(fmt.Errorf("%s: %w", req.plan, err),
+		return nil, badInput(fmt.Errorf("%s: %w", planFile, err),
 			"run fusionctl render again, which writes it in the format of this fusionctl")
 	}
 	return p, nil

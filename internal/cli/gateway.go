@@ -18,7 +18,7 @@ import (
 )
 
 type gatewayRequest struct {
-	spec           string
+	spec, plan     string // files; one of them
 	legacy, modern string // kubeconfig files
 	serving        serverFlags
 	policy         string // file; "" for none
@@ -28,7 +28,7 @@ type gatewayRequest struct {
 func newGatewayCmd(streams Streams) *cobra.Command {
 	var req gatewayRequest
 	cmd := &cobra.Command{
-		Use:   "gateway SPEC --legacy-kubeconfig FILE --modern-kubeconfig FILE",
+		Use:   "gateway {SPEC | --plan PLAN} --legacy-kubeconfig FILE --modern-kubeconfig FILE",
 		Short: "Serve one endpoint over both API servers",
 		Long: `gateway serves one endpoint over both API servers of a plan until it is stopped. Clients use it as they
 use an API server, with one kubeconfig; gateway routes shows what it serves through which side.
@@ -47,17 +47,25 @@ The file is read again when it changes.
 The kubeconfigs are those of the gateway itself: it needs permission to get /api, /apis, /version
 and /readyz, to list API services and to create token reviews.
 
+Plans include it where the spec has spec.gateway: fusionctl render writes the unit or the static pod, the plan that it
+reads, its kubeconfigs, and the policy or RBAC of each side. From a spec the plan is computed at each start, by the
+facts of this fusionctl.
+
 /healthz, /livez and /readyz are served beside the API; /metrics at --metrics-listen.
 
-Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad spec.`,
+Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad input file.`,
 		Example: `  fusionctl gateway spec.yaml --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --proxy-cert front-proxy-client.crt --proxy-key front-proxy-client.key`,
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.spec = args[0]
+			if len(args) > 0 {
+				req.spec = args[0]
+			}
 			return runGateway(cmd.Context(), &req, streams)
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&req.plan, "plan", "", "the plan of the pair, instead of a spec: the gateway.json of a rendered host, "+
+		"or the output of fusionctl plan -o json")
 	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "kubeconfig of the legacy API server (required)")
 	f.StringVar(&req.modern, "modern-kubeconfig", "", "kubeconfig of the modern API server (required)")
 	f.StringVar(&req.options.ProxyCert, "proxy-cert", "", "file of the front proxy's certificate, as "+
@@ -82,6 +90,9 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad spec.`,
 }
 
 func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error {
+	if (req.spec == "") == (req.plan == "") {
+		return usagef("want one of SPEC and --plan")
+	}
 	for _, required := range []struct{ flag, value string }{
 		{"legacy-kubeconfig", req.legacy}, {"modern-kubeconfig", req.modern}, {"proxy-cert", req.options.ProxyCert},
 		{"proxy-key", req.options.ProxyKey}, {"tls-cert", req.serving.certificates.Cert},
@@ -97,7 +108,7 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	if address := req.serving.metricsListen; address != "" && !loopback(address) {
 		return usagef("--metrics-listen %q: want an address on loopback, since metrics are served without TLS", address)
 	}
-	p, err := loadPlan(streams, req.spec)
+	p, err := plannedPair(streams, req.spec, req.plan)
 	if err != nil {
 		return err
 	}
@@ -116,13 +127,13 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(p.Runtime(), req.options, registry)
+	g, err := gateway.New(p, req.options, registry)
 	if err != nil {
 		return badInput(err, "")
 	}
 	req.serving.certificates.Optional = true
 	return req.serving.run(ctx, service{
-		registry: registry, log: req.options.Log, about: []any{"spec", req.spec}, begin: g.EndWith,
+		registry: registry, log: req.options.Log, about: []any{"plan", cmp.Or(req.plan, req.spec)}, begin: g.EndWith,
 		follow: func(ctx context.Context) {
 			var following sync.WaitGroup
 			if door != nil {

@@ -70,6 +70,9 @@ func printPlan(w io.Writer, p *plan.Plan, all bool) error {
 		func(t io.Writer) { printJoint(t, p) },
 		func(t io.Writer) { printComponents(t, p) },
 	}
+	if p.Gateway != nil {
+		sections = append(sections, func(t io.Writer) { printGateway(t, p.Gateway) })
+	}
 	if p.Pods != nil {
 		sections = append(sections, func(t io.Writer) { printPods(t, p.Pods) })
 	}
@@ -153,6 +156,16 @@ func printJoint(t io.Writer, p *plan.Plan) {
 	for _, why := range p.Joint.Why {
 		visible.Fprintf(t, "%s\t%s\n", plan.JointControllers, why)
 	}
+}
+
+// printGateway says where one endpoint over both sides is.
+func printGateway(t io.Writer, g *plan.Gateway) {
+	visible.Fprintln(t, "GATEWAY\tNEW OBJECTS\tWHY")
+	if !g.Serves() {
+		visible.Fprintf(t, "none\t%s\tthe spec disables it, or the plan is for a cluster\n", g.Create)
+		return
+	}
+	visible.Fprintf(t, "%s\t%s\tspec.gateway: one endpoint over both API servers\n", g.Component.Server, g.Create)
 }
 
 func printComponents(t io.Writer, p *plan.Plan) {

@@ -19,11 +19,12 @@ import (
 )
 
 // The components besides those of kubever that are recognised: two for what their arguments tell about the cluster, and
-// fusionctl's own controllers, which run in an image that may be an API server's.
+// fusionctl's own, which run in an image that may be an API server's.
 const (
 	Etcd        = "etcd"
 	Kubelet     = "kubelet"
 	Controllers = "fusionctl-controllers"
+	Gateway     = "fusionctl-gateway"
 )
 
 // limitFileBytes bounds a file that is read: an etcd object cannot be larger, and neither can a static pod.
@@ -336,7 +337,8 @@ func (r *reader) note(place, format string, args ...any) {
 	r.notes = append(r.notes, Note{Place: place, Text: fmt.Sprintf(format, args...)})
 }
 
-var order = []string{kubever.APIServer, kubever.ControllerManager, kubever.Scheduler, Etcd, Kubelet, Controllers}
+var order = []string{kubever.APIServer, kubever.ControllerManager, kubever.Scheduler, Etcd, Kubelet, Controllers,
+	Gateway}
 
 func (r *reader) running() *Running {
 	slices.SortStableFunc(r.processes, func(a, b Process) int {

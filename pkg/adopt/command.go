@@ -48,13 +48,16 @@ func (r *reader) noteWrapper(place string, line commandLine) {
 	}
 }
 
+// ofFusionctl are the components that are verbs of fusionctl.
+var ofFusionctl = map[string]string{"controllers": Controllers, "gateway": Gateway}
+
 // locate finds the program of a component among the words: first where no option stands before it that may have it as
 // its value, as in docker run --name kube-apiserver IMAGE kube-apiserver ..., then anywhere.
 func locate(words []string) (commandLine, bool) {
 	words = rktProgram(words)
 	for i, word := range words[:max(0, len(words)-1)] {
-		if path.Base(word) == fusionctl && words[i+1] == "controllers" {
-			return commandLine{component: Controllers, command: words[i : i+2], words: words[i+2:]}, true
+		if component := ofFusionctl[words[i+1]]; path.Base(word) == fusionctl && component != "" {
+			return commandLine{component: component, command: words[i : i+2], words: words[i+2:]}, true
 		}
 	}
 	for _, anywhere := range []bool{false, true} {

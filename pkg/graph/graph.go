@@ -120,6 +120,10 @@ func (g *Graph) addSide(p *plan.Plan, name pair.Side) {
 		add(Node{ID: string(name) + "_joint", Title: plan.JointControllers,
 			Lines: append([]string{"sees both sides"}, elected(len(found))...)})
 	}
+	if found := p.ComponentsOf("", plan.JointGateway); len(found) > 0 {
+		add(Node{ID: string(name) + "_gateway", Title: plan.JointGateway,
+			Lines: append([]string{"one endpoint, both sides"}, hosts(len(found))...)})
+	}
 	if p.Pods != nil && name == pair.Modern {
 		service := p.Pods.Service
 		add(Node{ID: "modern_pods", Title: "pods of the modern side",
@@ -229,7 +233,7 @@ func isUser(s policy.Subject) bool {
 	case policy.KindServiceAccount:
 		return s.Namespace != metav1.NamespaceSystem
 	}
-	return !strings.HasPrefix(s.Name, "system:") && s.Name != plan.JointControllers
+	return !strings.HasPrefix(s.Name, "system:") && !plan.SeesBoth(s.Name)
 }
 
 // flows says what a side keeps in a store, by what it may do there: a line for what both sides write, one for what it

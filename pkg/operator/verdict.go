@@ -17,12 +17,13 @@ import (
 
 // verdict is what a spec leads to.
 type verdict struct {
-	file   *spec.File
-	plan   *plan.Plan // nil where it leads to none
-	digest string     // of the plan
-	report finding.Report
-	undone []string // what fusionctl controllers would do, which are no pods of a control plane
-	err    error    // why there is no plan
+	file      *spec.File
+	plan      *plan.Plan // nil where it leads to none
+	digest    string     // of the plan
+	report    finding.Report
+	undone    []string // what fusionctl controllers would do, which are no pods of a control plane
+	noGateway bool     // the spec wants a gateway, which is no pod of one either
+	err       error    // why there is no plan
 }
 
 // judge plans the spec of an object for pods of a cluster, and checks the plan.
@@ -35,8 +36,11 @@ func judge(f *api.FusedControlPlane) verdict {
 		return v
 	}
 	v.report = catalog.Check(v.plan)
-	if onHosts, err := plan.New(v.file, plan.OnHosts); err == nil && onHosts.Joint != nil {
-		v.undone = onHosts.Joint.Why
+	if onHosts, err := plan.New(v.file, plan.OnHosts); err == nil {
+		if onHosts.Joint != nil {
+			v.undone = onHosts.Joint.Why
+		}
+		v.noGateway = onHosts.Gateway.Serves()
 	}
 	v.digest, v.err = digestOf(v.plan)
 	return v
@@ -93,6 +97,11 @@ func (v *verdict) findings() []api.PlanFinding {
 			Subject: "fusionctl controllers", Message: "the operator does not run them; without them: " +
 				strings.Join(v.undone, "; "),
 			Fix: "run fusionctl controllers --spec FILE beside the control plane"})
+	}
+	if v.noGateway {
+		list = append(list, api.PlanFinding{Rule: "gateway", Severity: finding.Warning.String(),
+			Subject: "fusionctl gateway", Message: "it is not run as pods, and without it clients have two endpoints",
+			Fix: "run fusionctl gateway FILE beside the control plane"})
 	}
 	for _, f := range v.report.Findings {
 		list = append(list, api.PlanFinding{Rule: f.Rule, Severity: f.Severity.String(), Subject: f.Subject,

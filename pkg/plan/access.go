@@ -48,6 +48,9 @@ func (b *basis) access(locks []pair.Lock, joint *duties) policy.Intent {
 	if joint != nil {
 		intent.Grants = append(intent.Grants, b.jointGrants()...)
 	}
+	if b.gatewayWanted() {
+		intent.Grants = append(intent.Grants, gatewayGrants()...)
+	}
 	if b.file.Spec.Kubelet.Modern != nil {
 		intent.Grants = append(intent.Grants, nodeAccess(b.rows, b.modern)...)
 	}

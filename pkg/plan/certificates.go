@@ -68,6 +68,9 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig, c
 			DNSNames:   []string{"localhost"}, IPs: []string{loopback}, Usages: []string{UsageServer},
 			Why: "the modern API server sends admission requests for pods to the webhook"})
 	}
+	if b.gatewayRuns(host) {
+		list = append(list, b.gatewayCertificate(host))
+	}
 	list = append(list, b.storeCertificates(host, at, components)...)
 	for i := range list {
 		c := &list[i]

@@ -72,6 +72,9 @@ func (b *basis) components(host spec.Host, elected election, joint *duties, pods
 	if b.joins(host, joint) {
 		list = append(list, b.jointControllers(host, joint, pods, configs))
 	}
+	if b.gatewayRuns(host) {
+		list = append(list, b.jointGateway(host, configs))
+	}
 	return list, nil
 }
 
@@ -364,7 +367,8 @@ var fileFlags = map[string]bool{
 	"etcd-certfile": true,
 	"etcd-keyfile":  true, "experimental-encryption-provider-config": true, "experimental-keystone-ca-file": true,
 	"kubeconfig":        true,
-	"legacy-kubeconfig": true, "modern-kubeconfig": true, "plan": true, // of fusionctl controllers
+	"legacy-kubeconfig": true, "modern-kubeconfig": true, "plan": true, // of fusionctl's own
+	"client-ca": true, "policy": true, "proxy-cert": true, "proxy-key": true, "tls-cert": true, "tls-key": true,
 	"kubelet-certificate-authority": true, "kubelet-client-certificate": true, "kubelet-client-key": true,
 	"oidc-ca-file": true,
 	"peer-ca-file": true, "policy-config-file": true, "proxy-client-cert-file": true, "proxy-client-key-file": true,

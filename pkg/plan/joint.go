@@ -133,13 +133,7 @@ func (b *basis) joins(host spec.Host, joint *duties) bool {
 // jointControllers is the component on a host.
 func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, configs []Kubeconfig) Component {
 	s := b.file.Spec.Controllers
-	c := Component{Host: host.Name, Kind: JointControllers, Name: JointControllers, Image: s.Image, Program: s.Binary,
-		Command: []string{"fusionctl", "controllers"}, Port: s.Port}
-	if s.Image == "" {
-		c.Image, c.Command[0] = imageOf(&b.file.Spec.Modern, &b.file.Spec.Modern.APIServer.Component,
-			kubever.APIServer), s.Binary
-		c.Mounts = append(c.Mounts, Mount{Path: s.Binary, ReadOnly: true})
-	}
+	c := b.ofFusionctl(host, JointControllers, "controllers", s.Image, s.Binary, s.Port)
 	c.Mounts = append(c.Mounts, Mount{Path: stateDirectory, Directory: true})
 	l := &argList{}
 	say := func(name, value, why string) {
@@ -178,10 +172,10 @@ func JointKubeconfig(side pair.Side) string {
 	return modernDirectory + "/controllers-" + string(side) + ".conf"
 }
 
-// jointKubeconfigs are the two files with which a host's controllers reach both API servers. One certificate is good
-// for both: the sides have one CA for their clients.
-func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
-	base := b.file.Spec.PKI.Directory + "/modern/" + JointControllers
+// jointKubeconfigs are the two files, one for each side, with which a component of a host, of its own name as a user,
+// reaches both API servers. One certificate is good for both: the sides have one CA for their clients.
+func (b *basis) jointKubeconfigs(host spec.Host, component string, file func(pair.Side) string) []Kubeconfig {
+	base := b.file.Spec.PKI.Directory + "/modern/" + component
 	var list []Kubeconfig
 	for _, side := range pair.Sides() {
 		s := b.side(side)
@@ -191,9 +185,9 @@ func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
 			address = host.Address
 		}
 		list = append(list, Kubeconfig{
-			Host: host.Name, Component: JointControllers, Path: JointKubeconfig(side),
+			Host: host.Name, Component: component, Path: file(side),
 			Server: "https://" + HostPort(address, s.APIServer.Port),
-			CA:     b.servingCA(side), Cert: base + ".crt", Key: base + ".key", User: JointControllers,
+			CA:     b.servingCA(side), Cert: base + ".crt", Key: base + ".key", User: component,
 		})
 	}
 	return list
@@ -296,9 +290,8 @@ func rankOf(last bool) int {
 func (b *basis) legacyAccess(components []Component, pods *Pods) LegacyAccess {
 	a := LegacyAccess{Modes: legacyModes(components), RBACVersion: b.rbacVersion()}
 	a.Rules = []Right{
-		{NonResourcePaths: []string{"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/readyz", "/version"},
-			Verbs: []string{"get"},
-			Why:   "discovery, whether it is complete, and whether it is the API server of the plan"},
+		{NonResourcePaths: bothSidesPaths, Verbs: []string{"get"},
+			Why: "discovery, whether it is complete, and whether it is the API server of the plan"},
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
 			Why: "an owner may be of any kind, and an owner that cannot be listed is not known to be absent"},
 	}

@@ -192,7 +192,10 @@ func (b *basis) kubeconfigs(host spec.Host, joint *duties, pods *Pods) []Kubecon
 	}
 	list = append(list, webhookKubeconfigs(host, b.file.Spec.PKI.Directory, pods)...)
 	if b.joins(host, joint) {
-		list = append(list, b.jointKubeconfigs(host)...)
+		list = append(list, b.jointKubeconfigs(host, JointControllers, JointKubeconfig)...)
+	}
+	if b.gatewayRuns(host) {
+		list = append(list, b.jointKubeconfigs(host, JointGateway, gatewayKubeconfig)...)
 	}
 	return list
 }

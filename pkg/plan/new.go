@@ -63,7 +63,7 @@ func New(f *spec.File, target Target) (*Plan, error) {
 		Components: runs.components, Kubeconfigs: runs.kubeconfigs, Certificates: runs.certificates,
 		Joint: b.joint(duties, runs.components, pods), Pods: pods, Policy: b.access(elected.locks, duties),
 		PolicyFile: policyFile, AuditPolicyFile: rendersAuditPolicy(runs.components), Accept: s.Accept,
-		Gateway:  s.Gateway,
+		Gateway:  b.gateway(runs.components),
 		TokenKey: b.tokenKey(), Kubelets: b.kubeletAccess(runs.components, runs.certificates),
 		Unprovided: b.unprovided(runs),
 	}, nil

@@ -60,8 +60,9 @@ type Plan struct {
 	Accept []finding.Acceptance `json:"accept,omitempty"`
 	Pods   *Pods                `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
 
-	// Gateway is what one endpoint over both sides does where there is a choice; nil for the defaults.
-	Gateway *spec.Gateway `json:"gateway,omitempty"`
+	// Gateway is what one endpoint over both sides does where there is a choice, and how it runs; nil for the defaults,
+	// and where the plan has none.
+	Gateway *Gateway `json:"gateway,omitempty"`
 
 	CustomResources pair.Resource  `json:"customResources"` // the places of every custom resource
 	StartupWrites   []pair.BootKey `json:"startupWrites"`   // what the API servers write by themselves
@@ -112,7 +113,7 @@ type Controller struct {
 type Component struct {
 	Host string    `json:"host"`
 	Side pair.Side `json:"side,omitempty"` // "" for etcd and for what sees both sides
-	Kind string    `json:"kind"`           // etcd, a component of kubever, or JointControllers
+	Kind string    `json:"kind"`           // etcd, a component of kubever, JointControllers, or JointGateway
 	// of the pod, the unit and the file: kube-apiserver, kube-apiserver-modern, etcd-modern
 	Name    string        `json:"name"`
 	Version string        `json:"version,omitempty"` // "" of fusionctl itself
@@ -176,7 +177,7 @@ type Joint struct {
 	Legacy   LegacyAccess `json:"legacy"`
 }
 
-// LegacyAccess is what the legacy API server has to allow to the controllers that see both sides; Policy says what the
+// LegacyAccess is what the legacy API server has to allow to a component that sees both sides; Policy says what the
 // modern one allows.
 type LegacyAccess struct {
 	Modes []string `json:"modes"` // that server's authorization modes

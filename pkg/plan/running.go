@@ -221,7 +221,7 @@ func (b *basis) providedFiles(host spec.Host, all parts) map[string]bool {
 	if key := b.tokenKey(); key != nil {
 		known[key.Private], known[key.Public] = true, true
 	}
-	for _, file := range []string{policyFile, planFile, auditPolicyFile, admissionFile} {
+	for _, file := range []string{policyFile, planFile, gatewayPlan, auditPolicyFile, admissionFile} {
 		known[file] = true
 	}
 	for i := range b.file.Spec.Stores { // of stores that other people run

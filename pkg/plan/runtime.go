@@ -27,7 +27,8 @@ type Runtime struct {
 	// Resources are those that API servers serve, by key.
 	Resources       []pair.Resource `json:"resources"`
 	CustomResources pair.Resource   `json:"customResources"`
-	Pods            *Pods           `json:"pods,omitempty"` // without the reasons; nil: pods are not mutated
+	Pods            *Pods           `json:"pods,omitempty"`    // without the reasons; nil: pods are not mutated
+	Gateway         *Gateway        `json:"gateway,omitempty"` // of the gateway alone, without how it runs
 }
 
 // APIServers is what decides which resources the API servers of a side serve, and how fresh what they return is.
@@ -68,6 +69,9 @@ func (p *Plan) Runtime() *Runtime {
 		pods := *p.Pods
 		pods.TokensWhy, pods.Service.Why, pods.Admission.Why = "", "", ""
 		r.Pods = &pods
+	}
+	if p.Gateway != nil {
+		r.Gateway = &Gateway{Create: p.Gateway.Create, SharedIdentities: p.Gateway.SharedIdentities}
 	}
 	return r
 }

@@ -123,7 +123,7 @@ var credentials = []string{"basic-auth-file", "encryption-provider-config", "exp
 
 // certificateFlags are the ends of flags whose files hold certificates.
 var certificateFlags = []string{"ca-file", "cafile", "cert-file", "certfile", "client-certificate",
-	"certificate-authority", "webhook-ca", "webhook-cert"}
+	"certificate-authority", "client-ca", "proxy-cert", "tls-cert", "webhook-ca", "webhook-cert"}
 
 // arguments are the files that arguments name.
 func (n *Needs) arguments(c *plan.Component) {
@@ -237,7 +237,7 @@ func listeners(c *plan.Component) []Listener {
 			port, _ := strconv.Atoi(a.Value)
 			address, _ := c.Arg(addressFlag)
 			add(address, port)
-		case name == "listen":
+		case name == "listen" || name == "metrics-listen":
 			if u, err := url.Parse("tcp://" + a.Value); err == nil {
 				port, _ := strconv.Atoi(u.Port())
 				add(u.Hostname(), port)

@@ -61,8 +61,11 @@ var versionSuffix = regexp.MustCompile(`[-_.]v?[0-9]+\.[0-9]+[-+._0-9A-Za-z]*$`)
 // isComponent reports whether a process is the component, which was started before.
 func isComponent(process []string, c *plan.Component) bool {
 	kinds := []string{c.Kind, strings.TrimPrefix(c.Kind, "kube-")} // a hyperkube has the short names too
-	if c.Kind == plan.JointControllers {
+	switch c.Kind {                                                // verbs of fusionctl
+	case plan.JointControllers:
 		kinds = []string{"controllers"}
+	case plan.JointGateway:
+		kinds = []string{"gateway"}
 	}
 	named := slices.ContainsFunc(process[:min(len(process), 3)], func(word string) bool {
 		return slices.Contains(kinds, versionSuffix.ReplaceAllString(path.Base(word), ""))

@@ -17,8 +17,8 @@ const kubeletRole = "kubefusion:kubelet-client"
 var kubeletResources = []string{"nodes/checkpoint", "nodes/configz", "nodes/healthz", "nodes/log", "nodes/metrics",
 	"nodes/pods", "nodes/proxy", "nodes/spec", "nodes/stats"}
 
-// legacyAccess is what the legacy side has to allow, in the words of its authorization modes: to the controllers that
-// see both sides, and to the certificate with which the API servers reach the kubelets. A mode that has no words of its
+// legacyAccess is what the legacy side has to allow, in the words of its authorization modes: to components that see
+// both sides, and to the certificate with which the API servers reach the kubelets. A mode that has no words of its
 // own, a webhook, has the roles to go by.
 func legacyAccess(p *plan.Plan) ([]File, error) {
 	modes := legacyModes(p)
@@ -33,10 +33,13 @@ func legacyAccess(p *plan.Plan) ([]File, error) {
 		return []File{{Path: legacyPolicyFile, Mode: public, Data: data}}, nil
 	}
 	var out bytes.Buffer
-	if p.Joint != nil {
-		data, err := legacyRoles(p)
+	for _, u := range legacyUsers(p) {
+		data, err := legacyRoles(p, &u)
 		if err != nil {
 			return nil, err
+		}
+		if out.Len() > 0 {
+			out.WriteString("---\n")
 		}
 		out.Write(data)
 	}
@@ -56,9 +59,9 @@ func legacyAccess(p *plan.Plan) ([]File, error) {
 // legacyModes are the authorization modes of the legacy API server where it has to allow something; nil where it has
 // not.
 func legacyModes(p *plan.Plan) []string {
-	switch {
-	case p.Joint != nil:
-		return p.Joint.Legacy.Modes
+	switch users := legacyUsers(p); {
+	case len(users) > 0:
+		return users[0].Access.Modes
 	case p.Kubelets != nil:
 		return p.Kubelets.Modes
 	}

@@ -33,7 +33,8 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range files {
-			if p.Joint != nil && strings.HasSuffix(f.Path, p.Joint.PlanFile) {
+			if p.Joint != nil && strings.HasSuffix(f.Path, p.Joint.PlanFile) ||
+				p.Gateway.Serves() && strings.HasSuffix(f.Path, p.Gateway.Component.PlanFile) {
 				f.Data = []byte("what plan.Runtime.Format prints, which has tests of its own\n")
 			}
 			form := golden.Comments

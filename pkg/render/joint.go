@@ -13,33 +13,15 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
-// What the legacy side has to allow to the controllers that see both sides, at the root of the tree: no host has a dot
-// in its name.
+// What the legacy side has to allow to components that see both sides, at the root of the tree: no host has a dot in
+// its name.
 const (
 	legacyRolesFile  = "legacy-access.yaml"
 	legacyPolicyFile = "legacy-access.jsonl"
 )
 
-// jointRole names the role and its binding, on the legacy side.
+// jointRole names the role of the controllers and its binding, on the legacy side.
 const jointRole = "kubefusion:controllers"
-
-// jointFiles are what the controllers that see both sides go by, on each of their hosts.
-func jointFiles(p *plan.Plan, host string) ([]File, error) {
-	if p.Joint == nil {
-		return nil, nil
-	}
-	data, err := p.Runtime().Format()
-	if err != nil {
-		return nil, err
-	}
-	var files []File
-	for _, c := range p.ComponentsOf("", plan.JointControllers) {
-		if host == "" || c.Host == host {
-			files = append(files, File{Path: hostPath(c.Host, p.Joint.PlanFile), Mode: private, Data: data})
-		}
-	}
-	return files, nil
-}
 
 // permit is what the runbook says of the controllers' way into both sides.
 type permit struct {
@@ -110,8 +92,8 @@ func kubectlAs(p *plan.Plan, c *plan.Component, key string) string {
 }
 
 // legacyRoles are a cluster role, a role for each namespace of the rules, and their bindings.
-func legacyRoles(p *plan.Plan) ([]byte, error) {
-	rules := withoutCovered(p.Joint.Legacy.Rules)
+func legacyRoles(p *plan.Plan, u *legacyUser) ([]byte, error) {
+	rules := withoutCovered(u.Access.Rules)
 	namespaces := []string{""}
 	for _, r := range rules {
 		if !slices.Contains(namespaces, r.Namespace) {
@@ -120,7 +102,7 @@ func legacyRoles(p *plan.Plan) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	comment := fmt.Sprintf("Written by fusionctl render: permissions of %s on the legacy side of %s, beside the "+
-		"modern side's policy.\n", p.Joint.User, p.Name)
+		"modern side's policy.\n", u.Name, p.Name)
 	for _, namespace := range namespaces {
 		kind := "ClusterRole"
 		if namespace != "" {
@@ -129,7 +111,7 @@ func legacyRoles(p *plan.Plan) ([]byte, error) {
 		inNamespace := slices.DeleteFunc(slices.Clone(rules), func(r plan.Right) bool {
 			return r.Namespace != namespace
 		})
-		for _, o := range []*yaml.Node{role(p, kind, namespace, inNamespace), binding(p, kind, namespace)} {
+		for _, o := range []*yaml.Node{role(u, kind, namespace, inNamespace), binding(u, kind, namespace)} {
 			if out.Len() > 0 {
 				out.WriteString("---\n")
 			}
@@ -144,11 +126,11 @@ func legacyRoles(p *plan.Plan) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func role(p *plan.Plan, kind, namespace string, rules []plan.Right) *yaml.Node {
+func role(u *legacyUser, kind, namespace string, rules []plan.Right) *yaml.Node {
 	return object(
-		field{"apiVersion", text(p.Joint.Legacy.RBACVersion)},
+		field{"apiVersion", text(u.Access.RBACVersion)},
 		field{"kind", text(kind)},
-		field{"metadata", object(field{"name", text(jointRole)}, field{"namespace", optional(namespace)})},
+		field{"metadata", object(field{"name", text(u.Role)}, field{"namespace", optional(namespace)})},
 		field{"rules", listOf(rules, func(r plan.Right) *yaml.Node {
 			node := object(
 				field{"apiGroups", flow(r.APIGroups)},
@@ -162,17 +144,17 @@ func role(p *plan.Plan, kind, namespace string, rules []plan.Right) *yaml.Node {
 	)
 }
 
-func binding(p *plan.Plan, kind, namespace string) *yaml.Node {
+func binding(u *legacyUser, kind, namespace string) *yaml.Node {
 	const group = "rbac.authorization.k8s.io"
 	return object(
-		field{"apiVersion", text(p.Joint.Legacy.RBACVersion)},
+		field{"apiVersion", text(u.Access.RBACVersion)},
 		field{"kind", text(kind + "Binding")},
-		field{"metadata", object(field{"name", text(jointRole)}, field{"namespace", optional(namespace)})},
+		field{"metadata", object(field{"name", text(u.Role)}, field{"namespace", optional(namespace)})},
 		field{"roleRef", object(field{"apiGroup", text(group)}, field{"kind", text(kind)},
-			field{"name", text(jointRole)})},
+			field{"name", text(u.Role)})},
 		field{"subjects",
 			list(object(field{"apiGroup", text(group)}, field{"kind", text("User")},
-				field{"name", text(p.Joint.User)}))},
+				field{"name", text(u.Name)}))},
 	)
 }
 
@@ -203,26 +185,8 @@ func everything(r plan.Right) bool {
 // creating it. A "*" is left out for writes: it would include impersonation.
 func legacyPolicy(p *plan.Plan) ([]byte, error) {
 	var intent policy.Intent
-	var rules []plan.Right
-	if p.Joint != nil {
-		rules = p.Joint.Legacy.Rules
-	}
-	for _, r := range rules {
-		reads := !slices.ContainsFunc(r.Verbs, func(verb string) bool {
-			return verb != "get" && verb != "list" && verb != "watch"
-		})
-		if everything(r) && !reads {
-			continue
-		}
-		g := policy.Grant{Subjects: []policy.Subject{{Kind: policy.KindUser, Name: p.Joint.User}},
-			NonResourcePaths: r.NonResourcePaths, ReadOnly: reads, Why: r.Why}
-		if len(r.Resources) > 0 {
-			g.APIGroups, g.Resources, g.Namespaces = r.APIGroups, parents(r.Resources), []string{"*"}
-			if r.Namespace != "" {
-				g.Namespaces = []string{r.Namespace}
-			}
-		}
-		intent.Grants = append(intent.Grants, g)
+	for _, u := range legacyUsers(p) {
+		intent.Grants = append(intent.Grants, legacyGrants(&u)...)
 	}
 	if p.Kubelets != nil {
 		intent.Grants = append(intent.Grants, kubeletGrant(p.Kubelets))
@@ -232,6 +196,29 @@ func legacyPolicy(p *plan.Plan) ([]byte, error) {
 		return nil, err
 	}
 	return policy.Format(sections), nil
+}
+
+// legacyGrants are the rules of one user.
+func legacyGrants(u *legacyUser) []policy.Grant {
+	var grants []policy.Grant
+	for _, r := range u.Access.Rules {
+		reads := !slices.ContainsFunc(r.Verbs, func(verb string) bool {
+			return verb != "get" && verb != "list" && verb != "watch"
+		})
+		if everything(r) && !reads {
+			continue
+		}
+		g := policy.Grant{Subjects: []policy.Subject{{Kind: policy.KindUser, Name: u.Name}},
+			NonResourcePaths: r.NonResourcePaths, ReadOnly: reads, Why: r.Why}
+		if len(r.Resources) > 0 {
+			g.APIGroups, g.Resources, g.Namespaces = r.APIGroups, parents(r.Resources), []string{"*"}
+			if r.Namespace != "" {
+				g.Namespaces = []string{r.Namespace}
+			}
+		}
+		grants = append(grants, g)
+	}
+	return grants
 }
 
 // parents are the resources of which some are subresources.

@@ -79,9 +79,10 @@ func besideFiles(p *plan.Plan, c *plan.Component) ([]File, error) {
 			return nil, err
 		}
 	}
-	if c.Kind == plan.JointControllers {
-		data, err := p.Runtime().Format()
-		if err := add(p.Joint.PlanFile, data, err); err != nil {
+	if file, data, err := ownPlan(p, c); err != nil {
+		return nil, err
+	} else if file != "" {
+		if err := add(file, data, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -96,10 +97,10 @@ func besideFiles(p *plan.Plan, c *plan.Component) ([]File, error) {
 	return files, nil
 }
 
-// LegacyAccess is what the legacy API server has to allow to the controllers that see both sides, as files for its
-// authorization modes; none where it allows everything, or where the plan has no such controllers.
+// LegacyAccess is what the legacy API server has to allow to components that see both sides, as files for its
+// authorization modes; none where it allows everything, or where the plan has no such components.
 func LegacyAccess(p *plan.Plan) ([]File, error) {
-	if p.Joint == nil {
+	if len(legacyUsers(p)) == 0 {
 		return nil, nil
 	}
 	return legacyAccess(p)

@@ -19,7 +19,7 @@ const criticalAnnotation = "scheduler.alpha.kubernetes.io/critical-pod"
 // machine that runs the legacy side already admits the modern one beside it.
 var cpuRequests = map[string]string{
 	kubever.APIServer: "100m", kubever.ControllerManager: "50m", kubever.Scheduler: "50m", plan.Etcd: "100m",
-	plan.JointControllers: "50m",
+	plan.JointControllers: "50m", plan.JointGateway: "100m",
 }
 
 // knows says whether the kubelet of a plan reads a field of a type.

@@ -78,7 +78,7 @@ const RunbookFile = "RUNBOOK.md"
 //
 // Shape: hosted/NN-NAME.yaml are applied in the order of their names; otherwise HOST/... mirrors the file system of
 // each host; HOST/existing/... holds components that run already, as the plan would have them; legacy-access.* is what
-// the legacy API server has to allow to the controllers that see both sides; RUNBOOK.md says in which order what is
+// the legacy API server has to allow to components that see both sides; RUNBOOK.md says in which order what is
 // done, how each step is verified and how to go back. Errors: a plan for another target; a host that the plan does not
 // have; what the target cannot express; two files in one place.
 func Files(p *plan.Plan, o Options) ([]File, error) {
@@ -155,6 +155,11 @@ func hostFiles(p *plan.Plan, o Options) ([]File, error) {
 			}
 			files = append(files, File{Path: hostPath(c.Host, file), Mode: private, Data: data})
 		}
+		if file, data, err := ownPlan(p, c); err != nil {
+			return nil, err
+		} else if file != "" {
+			files = append(files, File{Path: hostPath(c.Host, file), Mode: private, Data: data})
+		}
 	}
 	for i := range p.Kubeconfigs {
 		k := &p.Kubeconfigs[i]
@@ -167,11 +172,6 @@ func hostFiles(p *plan.Plan, o Options) ([]File, error) {
 		}
 		files = append(files, File{Path: hostPath(k.Host, k.Path), Mode: private, Data: data})
 	}
-	joint, err := jointFiles(p, o.Host)
-	if err != nil {
-		return nil, err
-	}
-	files = append(files, joint...)
 	rules, err := policyData(p)
 	if err != nil {
 		return nil, err

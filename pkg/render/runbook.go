@@ -41,6 +41,7 @@ type runbookFacts struct {
 	Off        []collector
 	AllOff     bool
 	JointRuns  bool   // the controllers that see both sides are of this plan
+	Serves     bool   // so is the gateway
 	LegacyOff  string // why the legacy side's collector is off, "" when it is on
 	RunsFrom   string // the directory with the manifests or units of what runs
 	// CollectorBack says that the changes of what runs switch the legacy side's collector off, so that reverting them
@@ -69,6 +70,7 @@ type hostRunbook struct {
 	Locks     []lockView
 	Joint     phase // the controllers that see both sides
 	Permit    permit
+	Gateway   gatewayView
 }
 
 // preflight compares a host with what the plan needs of it.
@@ -153,6 +155,7 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 	f.Kubelets = permitKubelets(p)
 	f.Off, f.AllOff = collectorsOff(p)
 	f.JointRuns = o.Target != Hosted && len(p.ComponentsOf("", plan.JointControllers)) > 0
+	f.Serves = o.Target != Hosted && p.Gateway.Serves()
 	for _, c := range f.Off {
 		if c.Side == string(pair.Legacy) {
 			f.LegacyOff = c.Why
@@ -185,7 +188,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 			b.Stop = append(b.Stop, command+"    # nothing: they have stopped")
 		}
 	}
-	v.Permit = newPermit(p, o.Target)
+	v.Permit, v.Gateway = newPermit(p, o.Target), newGatewayView(p, o.Target)
 	v.Staged = staging(p)
 	v.Stage, v.Preflight = stageCommands(p, v.Staged, v.Spec), preflights(p, v.Staged, o.Target)
 	v.Tools = "fusionctl, kubectl, etcdctl, jq and curl"

@@ -68,7 +68,7 @@ func programs(p *plan.Plan) []startedProgram {
 		}
 		q := startedProgram{File: inline(programFile(c)), Version: c.Version,
 			Print: strings.Join(words, " ") + " --version"}
-		if c.Kind == plan.JointControllers {
+		if plan.SeesBoth(c.Kind) {
 			q.Version, q.Print = "the one that rendered this", strings.Join(words, " ")+" --help | head -n 1"
 		}
 		if !slices.Contains(list, q) {
@@ -187,8 +187,11 @@ func beside(p *plan.Plan, host string, of func(*plan.Component) bool) []string {
 		if file, _ := admissionFile(p, c); file != "" {
 			lines = append(lines, installCommand(file, "0600"))
 		}
-		if c.Kind == plan.JointControllers {
+		switch c.Kind {
+		case plan.JointControllers:
 			lines = append(lines, installCommand(p.Joint.PlanFile, "0600"))
+		case plan.JointGateway:
+			lines = append(lines, installCommand(p.Gateway.Component.PlanFile, "0600"))
 		}
 		for _, k := range p.Kubeconfigs {
 			if k.Host == host && k.Component == c.Name {
@@ -253,6 +256,8 @@ func verifyCommands(p *plan.Plan, c *plan.Component) []string {
 	case q.Path == "":
 		return []string{fmt.Sprintf("timeout 5 bash -c '</dev/tcp/%s/%d' && echo listening    # listening", q.Host,
 			q.Port)}
+	case c.Kind == plan.JointGateway:
+		return gatewayReady(p, c)
 	case c.Kind == plan.Etcd:
 		return []string{fmt.Sprintf(`curl -s %s://%s%s    # "health":"true"`, strings.ToLower(q.Scheme), address,
 			q.Path)}

@@ -143,7 +143,7 @@ func description(p *plan.Plan, c *plan.Component) string {
 	if c.Kind == plan.Etcd {
 		return fmt.Sprintf("etcd %s, store %s of %s", c.Version, c.Store, p.Name)
 	}
-	if c.Kind == plan.JointControllers {
+	if plan.SeesBoth(c.Kind) {
 		return fmt.Sprintf("%s, both sides of %s", c.Kind, p.Name)
 	}
 	return fmt.Sprintf("%s %s, %s side of %s", c.Kind, c.Version, c.Side, p.Name)
@@ -155,6 +155,9 @@ func documentation(c *plan.Component) string {
 	}
 	if c.Kind == plan.JointControllers {
 		return "https://github.com/kubefusion/fusionctl/blob/main/docs/controllers.md"
+	}
+	if c.Kind == plan.JointGateway {
+		return "https://github.com/kubefusion/fusionctl/blob/main/docs/gateway.md"
 	}
 	return "https://kubernetes.io/docs/reference/command-line-tools-reference/" + c.Kind + "/"
 }

@@ -210,6 +210,8 @@ func Anchor(p *plan.Plan, node string) string {
 		return "#" + anchorOf(side, what)
 	case what == "joint":
 		return "#" + anchorOf("", plan.JointControllers)
+	case what == "gateway":
+		return "#" + anchorOf("", plan.JointGateway)
 	case what == "apiserver" && len(p.ComponentsOf(side, kubever.APIServer)) > 0:
 		return "#" + anchorOf(side, kubever.APIServer)
 	case what == "scheduler":

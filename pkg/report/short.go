@@ -78,6 +78,9 @@ func (in *Input) starts() string {
 	if len(again) > 0 {
 		text += " Started again with other flags: " + enumerated(again) + "."
 	}
+	if g := in.Plan.Gateway; g.Serves() {
+		text += " The gateway serves the objects of both sides at " + g.Component.Server + "."
+	}
 	return text
 }
 

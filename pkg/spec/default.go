@@ -41,6 +41,8 @@ func (f *File) Default() {
 	}
 	if s.Gateway != nil {
 		setDefault(&s.Gateway.Create, pair.Modern)
+		setDefault(&s.Gateway.Binary, "/usr/local/bin/fusionctl")
+		setDefault(&s.Gateway.Port, 8443)
 	}
 	if s.Controllers == nil {
 		s.Controllers = &Controllers{}

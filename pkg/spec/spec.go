@@ -48,7 +48,7 @@ type Spec struct {
 	// Controllers says how fusionctl's own controllers run, which see both sides. The plan decides whether they are
 	// needed; left out, they run with the defaults then.
 	Controllers *Controllers `json:"controllers,omitempty"`
-	// Gateway says what fusionctl gateway, one endpoint over both API servers, does where the plan leaves a choice.
+	// Gateway has fusionctl gateway, one endpoint over both API servers, as a component; without it there is none.
 	Gateway *Gateway `json:"gateway,omitempty"`
 	// overrides of the layout's owners; the last entry that names a resource wins
 	Owners []Owning `json:"owners,omitempty"`
@@ -298,14 +298,30 @@ type APIServer struct {
 	Address string `json:"bindAddress,omitempty"` // default 0.0.0.0, or :: when a host has an IPv6 address
 }
 
-// Gateway is what one endpoint over both API servers does where the plan leaves a choice.
+// Gateway is `fusionctl gateway` as a component of the control plane: one endpoint over both API servers, one process
+// on each of its hosts.
 type Gateway struct {
+	Disabled bool `json:"disabled,omitempty"` // not a component of the plan; the other fields say what one does by hand
 	// Create is the side on which objects are created of which each side has its own: legacy or modern, the default.
 	Create pair.Side `json:"create,omitempty"`
 	// SharedIdentities says that a name and its groups stand for the same user on both sides, whichever side's token
 	// they come from. Without it, a token counts on the sides that know it.
 	SharedIdentities bool `json:"sharedIdentities,omitempty"`
+	// Image has fusionctl in its PATH. Without one a pod runs the host's own program, Binary, in the image of the
+	// modern API server, which is on the host already.
+	Image  string   `json:"image,omitempty"`
+	Binary string   `json:"binary,omitempty"` // the program on every host; default /usr/local/bin/fusionctl
+	Port   int      `json:"port,omitempty"`   // where it serves, on every address of its hosts; default 8443
+	Hosts  []string `json:"hosts,omitempty"`  // by name; default all
+	// CertSANs are names and addresses by which clients reach it beside those of its hosts, such as a load balancer's:
+	// the serving certificate is for these, too.
+	CertSANs  []string `json:"certSANs,omitempty"`
+	ExtraArgs []Arg    `json:"extraArgs,omitempty"` // of GatewayFlags
 }
+
+// GatewayFlags are the flags of `fusionctl gateway` that extraArgs may name; the plan says the others.
+var GatewayFlags = []string{"discovery-interval", "metrics-listen", "policy", "user-requests", "user-watches",
+	"verbose"}
 
 // Controllers is `fusionctl controllers` as a component of the control plane: a garbage collector and a namespace
 // controller that see both sides, one process on each of its hosts, of which one acts.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
-	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Validate judges a file whose defaults are filled: every value by itself, and what the values say together. Whether
@@ -291,13 +290,6 @@ func (v *validator) portRange(path, value string) {
 	high, errHigh := strconv.ParseUint(to, 10, 16)
 	if errLow != nil || errHigh != nil || low == 0 || low > high {
 		v.expect(path, value, "want FROM-TO, such as 30000-32767")
-	}
-}
-
-func (v *validator) gateway() {
-	g := v.file.Spec.Gateway
-	if g != nil && !slices.Contains(pair.Sides(), g.Create) {
-		v.expect("spec.gateway.create", string(g.Create), "want legacy or modern")
 	}
 }
 

@@ -23,9 +23,7 @@ func (v *validator) controllers() {
 		return
 	}
 	v.image(at+".image", c.Image)
-	if v.absolute(at+".binary", c.Binary, true) && strings.Contains(c.Binary, "$") {
-		v.expect(at+".binary", c.Binary, "want a program without $ in its name, which units cannot say")
-	}
+	v.binary(at+".binary", c.Binary)
 	if v.port(at+".port", c.Port) {
 		for _, side := range []struct {
 			at     string
@@ -37,9 +35,9 @@ func (v *validator) controllers() {
 			}
 		}
 	}
-	v.controllersHosts(at+".hosts", c.Hosts)
+	v.someHosts(at+".hosts", c.Hosts)
 	for i, arg := range c.ExtraArgs {
-		v.controllersFlag(index(at+".extraArgs", i)+".name", arg.Name)
+		v.flagOf(index(at+".extraArgs", i)+".name", arg.Name, ControllersFlags, ofControllers)
 	}
 	runs := len(c.Hosts)
 	if runs == 0 {
@@ -52,7 +50,15 @@ func (v *validator) controllers() {
 	}
 }
 
-func (v *validator) controllersHosts(at string, hosts []string) {
+// binary wants the program of fusionctl on a host.
+func (v *validator) binary(at, file string) {
+	if v.absolute(at, file, true) && strings.Contains(file, "$") {
+		v.expect(at, file, "want a program without $ in its name, which units cannot say")
+	}
+}
+
+// someHosts wants names of spec.hosts, each once.
+func (v *validator) someHosts(at string, hosts []string) {
 	var names []string
 	for _, h := range v.file.Spec.Hosts {
 		names = append(names, h.Name)
@@ -72,16 +78,17 @@ func (v *validator) controllersHosts(at string, hosts []string) {
 	}
 }
 
-func (v *validator) controllersFlag(at, name string) {
-	if slices.Contains(ControllersFlags, name) {
+// flagOf wants one of the flags; follows has those that other fields say.
+func (v *validator) flagOf(at, name string, flags []string, follows map[string]string) {
+	if slices.Contains(flags, name) {
 		return
 	}
-	if says, ok := ofControllers[name]; ok {
+	if says, ok := follows[name]; ok {
 		v.addf(at, "%q: follows from %s", name, says)
 		return
 	}
-	want := "want one of " + strings.Join(ControllersFlags, ", ")
-	if near, ok := spelling.Nearest(name, ControllersFlags); ok {
+	want := "want one of " + strings.Join(flags, ", ")
+	if near, ok := spelling.Nearest(name, flags); ok {
 		want += fmt.Sprintf("; did you mean %q?", near)
 	}
 	v.expect(at, name, want)

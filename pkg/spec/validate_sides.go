@@ -238,6 +238,10 @@ func (v *validator) ports() {
 	if s.Pods != nil {
 		taken[s.Pods.Admission.Port] = "the admission webhook"
 	}
+	if s.Gateway != nil && !s.Gateway.Disabled {
+		clients, metrics := s.Gateway.ports()
+		taken[clients], taken[metrics] = "the gateway", "the gateway's metrics"
+	}
 	for i := range s.Stores {
 		store, at := &s.Stores[i], index("spec.stores", i)
 		if store.Managed == nil {

@@ -108,4 +108,6 @@ func server(side pair.Side) func(*plan.Component) bool {
 
 func joint(c *plan.Component) bool { return c.Kind == plan.JointControllers }
 
+func gateway(c *plan.Component) bool { return c.Kind == plan.JointGateway }
+
 func etcd(c *plan.Component) bool { return c.Kind == plan.Etcd }

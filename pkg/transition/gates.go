@@ -124,6 +124,11 @@ func (b *builder) ready(p *plan.Plan, c *plan.Component) []Check {
 	if c.Kind == kubever.APIServer {
 		check.CA, check.Version = p.PKI.CA, c.Version
 	}
+	if gateway(c) { // it serves when it knows what both API servers serve
+		probe := *c.Liveness
+		probe.Path = "/readyz"
+		check.Probe, check.CA = &probe, p.PKI.CA
+	}
 	return []Check{check}
 }
 

@@ -42,9 +42,11 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.servers(pair.Modern, Modern)
 	b.wayBack(Modern)
 	b.start(ModernMgr, b.changed(daemon(pair.Modern)), true)
-	if err := b.joint(); err != nil {
+	if err := b.permissions(); err != nil {
 		return t, err
 	}
+	b.joint()
+	b.start(Gateway, b.changed(gateway), true)
 	b.afterHandOver()
 	b.nodes(true)
 	b.tidy()
@@ -118,6 +120,7 @@ func (b *builder) stop() {
 	if ends {
 		b.settle(p, func(a *Action) Step { return Step{Phase: Stop, Do: a} })
 	}
+	b.stopAll(b.changed(gateway))
 	b.stopAll(b.changed(joint))
 	if ends {
 		b.release(p, func(a *Action) Step { return Step{Phase: Stop, Do: a} })
@@ -286,9 +289,14 @@ func (b *builder) tidy() {
 	}
 }
 
-// joint starts the controllers of both sides, for which the legacy API server has to allow what they do.
-func (b *builder) joint() error {
-	started := slices.DeleteFunc(b.changed(joint), func(c change) bool { return c.is == nil })
+// permissions are those on the legacy API server that what sees both sides has to have before it starts.
+func (b *builder) permissions() error {
+	var started []change
+	for _, c := range b.changes {
+		if c.is != nil && plan.SeesBoth(c.is.Component.Kind) {
+			started = append(started, c)
+		}
+	}
 	if len(started) == 0 {
 		return nil
 	}
@@ -302,10 +310,31 @@ func (b *builder) joint() error {
 			return err
 		}
 	}
-	if len(wanted) > 0 && !sameFiles(had, wanted) {
-		b.add(Step{Phase: Joint, Host: started[0].is.Component.Host, Title: "permissions on the legacy side",
-			Do: &Action{Kind: ByHand, Text: fmt.Sprintf("allow user %s on the legacy API server what %s, as fusionctl "+
-				"render writes it, says", b.to.Plan.Joint.User, wanted[0].Path)}})
+	if len(wanted) == 0 || sameFiles(had, wanted) {
+		return nil
+	}
+	var users []string
+	if b.to.Plan.Joint != nil {
+		users = append(users, b.to.Plan.Joint.User)
+	}
+	if g := b.to.Plan.Gateway; g.Serves() {
+		users = append(users, g.Component.User)
+	}
+	phase := Gateway
+	if slices.ContainsFunc(started, func(c change) bool { return joint(c.is.Component) }) {
+		phase = Joint
+	}
+	b.add(Step{Phase: phase, Host: started[0].is.Component.Host, Title: "permissions on the legacy side",
+		Do: &Action{Kind: ByHand, Text: fmt.Sprintf("allow %s on the legacy API server what %s, as fusionctl render "+
+			"writes it, says", "user "+strings.Join(users, " and user "), wanted[0].Path)}})
+	return nil
+}
+
+// joint starts the controllers of both sides, for which the legacy API server has to allow what they do.
+func (b *builder) joint() {
+	started := slices.DeleteFunc(b.changed(joint), func(c change) bool { return c.is == nil })
+	if len(started) == 0 {
+		return
 	}
 	begins := b.from.Plan == nil || b.from.Plan.Joint == nil
 	if begins {
@@ -316,5 +345,4 @@ func (b *builder) joint() error {
 		b.settle(b.to.Plan, func(a *Action) Step { return Step{Phase: Joint, Undo: a} })
 	}
 	b.admits(started)
-	return nil
 }

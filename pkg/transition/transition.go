@@ -79,6 +79,7 @@ const (
 	Modern      Phase = "modern API server"
 	ModernMgr   Phase = "modern controllers"
 	Joint       Phase = "joint controllers" // those that see both sides
+	Gateway     Phase = "gateway"           // whose clients go on at another host, or wait
 	Nodes       Phase = "nodes"             // kubelets, node by node
 	Tidy        Phase = "tidy"              // files that no component reads any more
 )

@@ -87,6 +87,8 @@ func defaults() map[string]any {
 		"spec.controllers.binary":            s.Controllers.Binary,
 		"spec.controllers.port":              s.Controllers.Port,
 		"spec.gateway.create":                s.Gateway.Create,
+		"spec.gateway.binary":                s.Gateway.Binary,
+		"spec.gateway.port":                  s.Gateway.Port,
 		"spec.legacy.apiServer.port":         s.Legacy.APIServer.Port,
 		"spec.modern.apiServer.port":         s.Modern.APIServer.Port,
 		"spec.pods.service.namespace":        s.Pods.Service.Namespace,
