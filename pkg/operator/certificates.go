@@ -3,6 +3,7 @@ package operator
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -37,15 +38,25 @@ const (
 	renewBefore   = leafLife / 3
 )
 
-// pkiKey is the key of a path in the Secret: etc__kubernetes__pki__ca.crt.
+// longestKey is the length of the longest key of a Secret.
+const longestKey = 253
+
+// pkiKey is the key of a path in the Secret: etc__kubernetes__pki__ca.crt. A path from which another one could have the
+// same key, or one that is too long, has a sum of the path at its end.
 func pkiKey(path string) string {
-	return strings.Map(func(r rune) rune {
+	path = filepath.Clean(path)
+	key := strings.Map(func(r rune) rune {
 		if r < 0x80 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
 			strings.ContainsRune("-_.", r)) {
 			return r
 		}
 		return '-'
 	}, strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "__"))
+	if len(key) <= longestKey && "/"+strings.ReplaceAll(key, "__", "/") == path {
+		return key
+	}
+	sum := fmt.Sprintf(".%x", sha256.Sum256([]byte(path)))
+	return key[:min(len(key), longestKey-len(sum))] + sum
 }
 
 // secrets issues what the plan needs and is not there, or ends soon, and applies the Secret of each component.

@@ -3,6 +3,7 @@ package operator
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -112,5 +114,28 @@ func TestEveryFileIsIssued(t *testing.T) {
 	}
 	if key := pkiKey(v.plan.PKI.CA); issued[key] != string(files[key]) {
 		t.Error("the authority is another one")
+	}
+}
+
+// TestEachFileHasAKeyOfItsOwn: a certificate that lay under the key of another one would be used for it.
+func TestEachFileHasAKeyOfItsOwn(t *testing.T) {
+	if key := pkiKey("/etc/kubernetes/pki/etcd_ca.crt"); key != "etc__kubernetes__pki__etcd_ca.crt" {
+		t.Error(key)
+	}
+	if key := pkiKey("/etc//kubernetes/./pki/ca.crt"); key != "etc__kubernetes__pki__ca.crt" {
+		t.Error(key)
+	}
+	long := "/" + strings.Repeat("a", 300)
+	paths := map[string]string{}
+	for _, path := range []string{"/a/b", "/a__b", "/a_/b", "/a/_b", "/a___b", "/a-b", "/a b", "/a*b", "/a\u00e9b",
+		"/a-b/c", "/a b/c", long, long + "b", "/" + strings.Repeat("\u00e9", 300)} {
+		key := pkiKey(path)
+		if other, taken := paths[key]; taken {
+			t.Errorf("%s has the key of %s, %s", path, other, key)
+		}
+		if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
+			t.Errorf("%s: key %q: %q", path, key, problems)
+		}
+		paths[key] = path
 	}
 }
