@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -49,6 +51,7 @@ spec:
   legacy: {version: LEGACY, store: core, apiServer: {port: 6443}, controllerManager: {}, scheduler: {}}
   modern: {version: 1.36.3, store: modern, apiServer: {port: 7443}, controllerManager: {}}
   controllers: {extraArgs: [{name: qps, value: "400"}]}
+  gateway: {}
   pods: {unknownFields: warn}
 `
 
@@ -64,13 +67,15 @@ func TestRenderedTreeRuns(t *testing.T) {
 			onNodes(t, func(t *testing.T) {
 				f := startRendered(t, of.target, of.legacy)
 				f.deploys()
+				f.throughGateway()
 				f.propagation()
 				f.endsNamespace()
 				provedOnNodes(t, of.legacy, "1.36.3",
 					"the rendered tree runs as it stands ("+of.target+
 						"): etcd, both API servers, managers, scheduler and "+
 						"fusionctl-controllers; pods of both sides run, deletion with each propagation policy leaves "+
-						"what it should, and a namespace ends on both sides")
+						"what it should, and a namespace ends on both sides",
+					"the rendered gateway ("+of.target+") serves one list of the Deployments of both sides")
 			}, fusionctlEnv, reconcilerEnv)
 		})
 	}
@@ -169,7 +174,7 @@ func (f *nodesPair) startUnits() {
 		out, err := f.nodes[0].Run(f.t.Context(), "sed", "-n", `s/^ExecStart=\([^ ]*\).*/\1/p`,
 			"/etc/systemd/system/"+unit)
 		must(f.t, err)
-		if c.Kind == plan.JointControllers {
+		if plan.SeesBoth(c.Kind) {
 			continue
 		}
 		program, err := f.ProgramOf(c)
@@ -295,6 +300,32 @@ func (f *nodesPair) deploys() {
 	}
 	for _, side := range pair.Sides() {
 		f.awaitReady("deployment-"+string(side), 2)
+	}
+}
+
+// throughGateway: the rendered gateway knows a client by its certificate, and has the Deployments of both sides in one
+// list; one whom neither side allows anything is refused.
+func (f *nodesPair) throughGateway() {
+	f.t.Helper()
+	url := f.Plan.Gateway.Component.Server
+	admin, stranger := f.ClientOf(url, "admin", "system:masters"), f.ClientOf(url, "mallory")
+	const path = "/apis/apps/v1/namespaces/demo/deployments"
+	f.Eventually("the gateway lists the Deployments of both sides", func(ctx context.Context) error {
+		var list metav1.PartialObjectMetadataList
+		if err := admin.Call(ctx, http.MethodGet, path, nil, &list); err != nil {
+			return err
+		}
+		for _, side := range pair.Sides() {
+			if !slices.ContainsFunc(list.Items, func(d metav1.PartialObjectMetadata) bool {
+				return d.Name == "deployment-"+string(side) && d.Annotations["kubefusion.dev/side"] == string(side)
+			}) {
+				return fmt.Errorf("the Deployment of the %s side is not among %d", side, len(list.Items))
+			}
+		}
+		return nil
+	})
+	if err := stranger.Call(f.t.Context(), http.MethodGet, path, nil, nil); rig.Code(err) != http.StatusForbidden {
+		f.t.Errorf("a user without permissions at the gateway: %v, want 403", err)
 	}
 }
 

@@ -98,7 +98,7 @@ func (r *Rig) PlanImages(p *plan.Plan) []Image {
 	seen := map[string]bool{}
 	for i := range p.Components {
 		c := &p.Components[i]
-		if seen[c.Image] || c.Kind == plan.JointControllers {
+		if seen[c.Image] || plan.SeesBoth(c.Kind) {
 			continue // those borrow an image of another component
 		}
 		seen[c.Image] = true
