@@ -2,16 +2,13 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/restart"
 )
 
@@ -53,28 +50,27 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file.`,
 	return cmd
 }
 
-// hashRow is the hash of one container. What stands beside the container is told when the file has more than one
-// object.
-type hashRow struct {
-	Namespace string                `json:"namespace,omitempty"`
-	Object    string                `json:"object,omitempty"` // Pod/web-0
-	Container string                `json:"container"`
-	Kind      restart.ContainerKind `json:"kind,omitempty"` // absent for a container of the application
-	Hash      restart.Sum           `json:"hash"`
-}
-
 func runRestartsHash(ctx context.Context, req restartsHashRequest, streams Streams) error {
 	version, err := parseVersionFlag("kubelet", req.kubelet)
 	if err != nil {
 		return err
 	}
 	out := newHashWriter(streams.Out, req.output)
-	h := hasher{version: version, source: restart.Source(req.source), skipped: map[string]int{}}
+	skipped := map[string]int{} // objects without containers, by kind
+	undefaulted := ""           // the first container that no API server has defaulted
 	for object, err := range readObjects(ctx, streams, req.file) {
-		var rows []hashRow
+		var rows []restart.ContainerHash
 		if err == nil {
-			rows, err = h.rows(object)
+			rows, err = restart.HashObject(object, version, restart.Source(req.source))
 			err = badInput(err, "")
+		}
+		if object.Pod == nil && object.Container == nil {
+			skipped[object.Kind]++
+		}
+		for _, row := range rows {
+			if undefaulted == "" && !row.Defaulted {
+				undefaulted = row.Container
+			}
 		}
 		if err == nil && len(rows) > 0 {
 			err = out.add(rows)
@@ -84,60 +80,24 @@ func runRestartsHash(ctx context.Context, req restartsHashRequest, streams Strea
 		}
 	}
 	if out.first == nil {
-		return noPods(req.file, h.skipped)
+		return noPods(req.file, skipped)
 	}
 	if err := out.finish(); err != nil {
 		return err
 	}
-	for _, kind := range slices.Sorted(maps.Keys(h.skipped)) {
-		visible.Fprintf(streams.Err, "note: %d %s without containers left out\n", h.skipped[kind], kind)
+	for _, kind := range slices.Sorted(maps.Keys(skipped)) {
+		visible.Fprintf(streams.Err, "note: %d %s without containers left out\n", skipped[kind], kind)
 	}
-	if h.undefaulted != "" {
+	if undefaulted != "" {
 		visible.Fprintf(streams.Err, "note: container %q lacks the defaults of an API server, which are part of the "+
-			"hash of a running container\n", h.undefaulted)
+			"hash of a running container\n", undefaulted)
 	}
 	return nil
 }
 
-// hasher computes the rows of objects, and counts what gives none.
-type hasher struct {
-	version     kubever.Version
-	source      restart.Source
-	skipped     map[string]int // objects without containers, by kind
-	undefaulted string         // the first container that no API server has defaulted
-}
-
-func (h *hasher) rows(object restart.Object) (rows []hashRow, err error) {
-	if object.Container != nil {
-		object.Pod = &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{*object.Container}}}
-	}
-	if object.Pod == nil {
-		h.skipped[object.Kind]++
-		return nil, nil
-	}
-	for kind, container := range restart.Containers(&object.Pod.Spec) {
-		sums, err := restart.Hashes(container, h.version, h.source)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", object, err)
-		}
-		if h.undefaulted == "" && !restart.IsDefaulted(container) {
-			h.undefaulted = container.Name
-		}
-		row := hashRow{Container: container.Name, Hash: sums[0]}
-		if kind != restart.AppContainer {
-			row.Kind = kind
-		}
-		if object.Kind != "" {
-			row.Namespace, row.Object = object.Namespace, object.Kind+"/"+object.Name
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
-
 // hashWriter prints rows as they come. It holds back those of the first object until it knows whether there is another.
 type hashWriter struct {
-	first []hashRow
+	first []restart.ContainerHash
 	rows  rowWriter
 	many  bool
 }
@@ -151,7 +111,7 @@ func newHashWriter(w io.Writer, output string) *hashWriter {
 	return &hashWriter{rows: newTableRows(w)}
 }
 
-func (h *hashWriter) add(rows []hashRow) error {
+func (h *hashWriter) add(rows []restart.ContainerHash) error {
 	if h.first == nil {
 		h.first = rows
 		return nil
@@ -177,7 +137,7 @@ func (h *hashWriter) finish() error {
 	return h.rows.close(nil)
 }
 
-func (h *hashWriter) print(rows []hashRow) error {
+func (h *hashWriter) print(rows []restart.ContainerHash) error {
 	for _, row := range rows {
 		header, cells := []string{"CONTAINER", "HASH"}, []string{withKind(row.Container, row.Kind), row.Hash.String()}
 		if h.many {
