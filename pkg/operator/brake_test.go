@@ -145,8 +145,8 @@ func TestNothingIsDeletedBesideASilentStore(t *testing.T) {
 	}
 }
 
-// TestStoresThatForgotStopTheOperator until a person acknowledges this stop, by its name.
-func TestStoresThatForgotStopTheOperator(t *testing.T) {
+// TestAnotherStoreStopsTheOperator until a person acknowledges this stop, by its name.
+func TestAnotherStoreStopsTheOperator(t *testing.T) {
 	e := newEnding(t)
 	all := e.workloads(t)
 	e.record.Open.Transition.Watch.Seen = maps.Clone(e.sights)
@@ -156,7 +156,7 @@ func TestStoresThatForgotStopTheOperator(t *testing.T) {
 	for i := range 4 {
 		reason, message := e.goOn(t)
 		found := regexp.MustCompile(api.AnnotationAcknowledge + "=([0-9a-f]{20})").FindStringSubmatch(message)
-		if reason != "StoreForgot" || !strings.Contains(message, "store "+name+": its etcd cluster has the id new") ||
+		if reason != "StoreChanged" || !strings.Contains(message, "store "+name+": its etcd cluster has the id new") ||
 			found == nil || id != "" && found[1] != id {
 			t.Fatalf("degraded for %q: %s", reason, message)
 		}

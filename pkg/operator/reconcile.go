@@ -241,7 +241,7 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 	late := p.Now().Sub(o.StepSince.Time) > p.StepLimit
 	switch {
 	case errors.Is(err, transition.ErrOtherStore):
-		p.degraded("StoreForgot", fmt.Errorf("%w: look whether each store has the data that it should have; where it "+
+		p.degraded("StoreChanged", fmt.Errorf("%w: look whether each store has the data that it should have; where it "+
 			"is right as it is, kubectl annotate --overwrite %s %s %s=%s", err, api.Short, p.object.Name,
 			api.AnnotationAcknowledge, stopID(transition.Stopped(o.Journal))))
 		return lookAgain, nil

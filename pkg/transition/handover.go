@@ -119,9 +119,14 @@ func (b *builder) addAdopted(set kubever.HandOver, back bool) {
 	}
 	a := &Action{Kind: RunChecks, Before: []Check{{Kind: Adopted, Objects: objects,
 		Hint: fmt.Sprintf("the log of the %s controller manager says what it does with them", side)}}}
+	names := strings.Join(objects.Names, ", ")
 	s := Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Do: a,
-		Title: fmt.Sprintf("the %s controllers act for %s, and their pods stay", side, strings.Join(objects.Names,
-			", "))}
+		Title: fmt.Sprintf("the %s controllers act for %s, and their pods stay", side, names)}
+	shows := func(r handover.Resource) bool { return handover.Observed(r.Kind) }
+	if !slices.ContainsFunc(objects.Plan.Resources, shows) {
+		s.Title = fmt.Sprintf("the pods of %s stay; the objects do not show whether the %s controllers act", names,
+			side)
+	}
 	if back {
 		s.Do, s.Undo, s.Title = nil, a, "on the way back: "+s.Title
 	}

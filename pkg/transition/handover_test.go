@@ -155,22 +155,32 @@ func TestTheJournalKnowsTheRecord(t *testing.T) {
 	}
 	c := newCluster(t, setups[0])
 	c.kept = &handover.Known{Directory: "/kept", Digest: "before"}
-	told := map[string]*handover.Known{}
+	told, killed := map[string]*handover.Known{}, false
 	c.judged = func(kind string, o *Objects) error {
 		if o.Plan.Back {
 			kind += " back"
 		}
 		told[kind] = o.Known
+		if kind == string(HandOver) && !killed {
+			killed = true
+			return errKilled
+		}
 		if kind == string(HandOver) {
 			c.kept.Digest = "after"
 		}
 		return nil
+	}
+	if err := Apply(t.Context(), &tr, c, c, nil); !errors.Is(err, errKilled) || len(c.asked) != 1 || c.asked[0] != nil {
+		t.Fatalf("killed while objects go: %v; asked for the record with %+v", err, c.asked)
 	}
 	if err := Apply(t.Context(), &tr, c, c, nil); err != nil {
 		t.Fatal(err)
 	}
 	if k := told["may go"]; k != nil {
 		t.Errorf("before it has begun, %+v is known", k)
+	}
+	if len(c.asked) != 3 || c.asked[1] == nil || c.asked[1].Directory != "/kept" {
+		t.Errorf("begun again, the record is asked for with %+v", c.asked)
 	}
 	if k := told["hand over"]; k == nil || *k != (handover.Known{Directory: "/kept"}) {
 		t.Errorf("while objects go, %+v is known", k)
@@ -202,6 +212,24 @@ func TestTheJournalKnowsTheRecord(t *testing.T) {
 	}
 	if k := told["hand back back"]; k == nil {
 		t.Error("what is done has no record")
+	}
+}
+
+// TestAStepSaysWhatItLooksAt: that controllers act, where objects show it.
+func TestAStepSaysWhatItLooksAt(t *testing.T) {
+	tr, err := New(handing(t, splitExample, "", render.StaticPod), handing(t, splitExample,
+		"deployments.apps, horizontalpodautoscalers.autoscaling", render.StaticPod), Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for title, record := range map[string]string{
+		"the modern controllers act for replicasets, deployments, and their pods stay": "hand-over-deployments",
+		"the pods of horizontalpodautoscalers stay; the objects do not show whether the modern controllers act": "" +
+			"hand-over-horizontalpodautoscalers",
+	} {
+		position(t, &tr, title, func(s Step) bool {
+			return checks(s.Do, Adopted) && s.Do.Before[0].Objects.Record == record && s.Title == title
+		})
 	}
 }
 

@@ -132,6 +132,7 @@ type cluster struct {
 	stores  func(w *Watch) (map[string]witness.Sight, error) // what they show; nil: they are not looked at
 	// kept is the record of a hand-over; nil: none is kept. judged is what a check of objects finds, nil for nothing.
 	kept   *handover.Known
+	asked  []*handover.Known // what was known when the record was asked for
 	judged func(kind string, o *Objects) error
 	byHand func(text string) error // nil: what a person does is done
 }
@@ -164,7 +165,7 @@ func (c *cluster) Look(_ context.Context, host string, w *Watch) (map[string]wit
 }
 
 func (c *cluster) Keep(_ context.Context, _ string, o *Objects) (*handover.Known, error) {
-	if c.kept == nil {
+	if c.asked = append(c.asked, o.Known); c.kept == nil {
 		return nil, nil
 	}
 	kept := *c.kept

@@ -832,6 +832,24 @@ func TestABusyClusterIsAdopted(t *testing.T) {
 	}
 }
 
+// TestPodsOfARolloutGoAndCome: those of every ReplicaSet of a Deployment that is being rolled out.
+func TestPodsOfARolloutGoAndCome(t *testing.T) {
+	w := newWorld()
+	w.core.put(deployment, strings.Replace(string(w.core.entries[deployment].Value), `"updatedReplicas":2`,
+		`"updatedReplicas":1`, 1))
+	if err := w.job(false).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{deployment, replicas} {
+		w.modern.put(key, strings.Replace(string(w.modern.entries[key].Value), `"status":{`,
+			`"status":{"observedGeneration":3,`, 1))
+	}
+	delete(w.core.entries, pod)
+	if err := w.job(false).Adopted(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPodsAreThoseOfTheLastRun: a hand-over that runs again, an hour later, compares with the pods of then.
 func TestPodsAreThoseOfTheLastRun(t *testing.T) {
 	w := newWorld()

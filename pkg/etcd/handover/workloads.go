@@ -17,6 +17,9 @@ import (
 // observed are the numbers of status.observedGeneration. Source: generated.proto of apps and extensions, every version.
 var observed = map[string]protowire.Number{"Deployment": 1, "ReplicaSet": 3, "StatefulSet": 1, daemonSet: 5}
 
+// Observed reports whether objects of a kind show that a controller acts for them.
+func Observed(kind string) bool { return observed[kind] != 0 }
+
 const (
 	scaler    = "HorizontalPodAutoscaler"
 	daemonSet = "DaemonSet"
