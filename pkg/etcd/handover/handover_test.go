@@ -874,26 +874,31 @@ func TestPodsAreThoseOfTheLastRun(t *testing.T) {
 // TestAutoscalersWantTheirMetrics: where they go, whatever served the metrics before.
 func TestAutoscalersWantTheirMetrics(t *testing.T) {
 	const target = `"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}`
-	for name, test := range map[string]struct{ apiVersion, spec, annotations, serves, says string }{
-		"CPU":             {"autoscaling/v1", `"targetCPUUtilizationPercentage":50`, "", "", "reads metrics.k8s.io"},
-		"none":            {"autoscaling/v1", `"maxReplicas":5`, "", "", "reads metrics.k8s.io"},
-		"served":          {"autoscaling/v1", `"maxReplicas":5`, "", "v1beta1.metrics.k8s.io", ""},
-		"in the new list": {"autoscaling/v2", `"metrics":[{"type":"Resource"}]`, "", "", "reads metrics.k8s.io"},
-		"of containers":   {"autoscaling/v2", `"metrics":[{"type":"ContainerResource"}]`, "", "", "reads metrics.k8s.io"},
-		"of pods":         {"autoscaling/v2", `"metrics":[{"type":"Pods"}]`, "", "", "reads custom.metrics.k8s.io"},
-		"of others": {"autoscaling/v2", `"metrics":[{"type":"External"}]`, "", "v1beta1.metrics.k8s.io",
+	const v1, v2, cpu = "autoscaling/v1", "autoscaling/v2", `"currentCPUUtilizationPercentage":7`
+	const current = `"currentMetrics":[{"type":"Resource"}]`
+	for name, test := range map[string]struct{ apiVersion, spec, status, annotations, serves, says string }{
+		"CPU":               {v1, `"targetCPUUtilizationPercentage":50`, cpu, "", "", "reads metrics.k8s.io"},
+		"none":              {v1, `"maxReplicas":5`, cpu, "", "", "reads metrics.k8s.io"},
+		"served":            {v1, `"maxReplicas":5`, cpu, "", "v1beta1.metrics.k8s.io", ""},
+		"that nobody reads": {v1, `"targetCPUUtilizationPercentage":50`, "", "", "", ""},
+		"nor in a list":     {v2, `"metrics":[{"type":"Resource"}]`, `"currentMetrics":[{"type":""}]`, "", "", ""},
+		"in the new list":   {v2, `"metrics":[{"type":"Resource"}]`, current, "", "", "reads metrics.k8s.io"},
+		"of containers":     {v2, `"metrics":[{"type":"ContainerResource"}]`, current, "", "", "reads metrics.k8s.io"},
+		"of pods":           {v2, `"metrics":[{"type":"Pods"}]`, current, "", "", "reads custom.metrics.k8s.io"},
+		"of others": {v2, `"metrics":[{"type":"External"}]`, current, "", "v1beta1.metrics.k8s.io",
 			"reads external.metrics.k8s.io"},
-		"in an annotation": {"autoscaling/v1", `"maxReplicas":5`, `[{"type":"Object"}]`, "v1beta1.metrics.k8s.io",
+		"in an annotation": {v1, `"maxReplicas":5`, "", `[{"type":"Object"}]`, "v1beta1.metrics.k8s.io",
 			"reads custom.metrics.k8s.io"},
 	} {
 		w := newWorld()
-		annotations, _ := json.Marshal(map[string]string{"autoscaling.alpha.kubernetes.io/metrics": test.annotations})
+		annotations, _ := json.Marshal(map[string]string{"autoscaling.alpha.kubernetes.io/metrics": test.annotations,
+			"autoscaling.alpha.kubernetes.io/current-metrics": test.annotations})
 		if test.annotations == "" {
 			annotations = []byte("{}")
 		}
 		w.core.put("/registry/horizontalpodautoscalers/default/h", fmt.Sprintf(`{"apiVersion":%q,`+
 			`"kind":"HorizontalPodAutoscaler","metadata":{"name":"h","namespace":"default","uid":"h1","annotations":%s},`+
-			`"spec":{%s,%s}}`, test.apiVersion, annotations, target, test.spec))
+			`"spec":{%s,%s},"status":{%s}}`, test.apiVersion, annotations, target, test.spec, test.status))
 		if test.serves != "" {
 			w.modern.put("/registry/apiregistration.k8s.io/apiservices/"+test.serves, "{}")
 		}

@@ -124,33 +124,48 @@ func number(value any) int64 {
 	return 0
 }
 
-// metricsOf are the aggregated groups that the controller reads for an autoscaler. Without a metric it reads the use of
-// CPU. Source: pkg/apis/autoscaling of every version; v1 has the metrics of the others in an annotation.
+// metricsOf are the aggregated groups that the controller there has to read for an autoscaler. Without a metric that is
+// the use of CPU. One for which no metric is read today, as its status says, loses none. Source: pkg/apis/autoscaling of
+// every version; v1 has the metrics of the others in annotations.
 func metricsOf(autoscaler map[string]any) (groups []string) {
 	meta, _ := autoscaler["metadata"].(map[string]any)
 	annotations, _ := meta["annotations"].(map[string]any)
-	spec, _ := autoscaler["spec"].(map[string]any)
-	metrics, _ := spec["metrics"].([]any)
-	if text, is := annotations["autoscaling.alpha.kubernetes.io/metrics"].(string); is {
-		var more []any
-		if json.Unmarshal([]byte(text), &more) == nil {
-			metrics = append(slices.Clone(metrics), more...)
+	annotated := func(name string) (list []any) {
+		if text, is := annotations["autoscaling.alpha.kubernetes.io/"+name].(string); is {
+			_ = json.Unmarshal([]byte(text), &list) // what is none, controllers leave out too
 		}
+		return list
+	}
+	status, _ := autoscaler["status"].(map[string]any)
+	current, _ := status["currentMetrics"].([]any)
+	current = append(slices.Clone(current), annotated("current-metrics")...)
+	if status["currentCPUUtilizationPercentage"] == nil && !slices.ContainsFunc(current, func(m any) bool {
+		return metricType(m) != ""
+	}) {
+		return nil
 	}
 	const resources = "metrics.k8s.io"
+	spec, _ := autoscaler["spec"].(map[string]any)
+	metrics, _ := spec["metrics"].([]any)
+	metrics = append(slices.Clone(metrics), annotated("metrics")...)
 	if len(metrics) == 0 || spec["targetCPUUtilizationPercentage"] != nil {
 		groups = append(groups, resources)
 	}
 	for _, m := range metrics {
-		metric, _ := m.(map[string]any)
-		group := map[any]string{"Resource": resources, "ContainerResource": resources,
+		group := map[string]string{"Resource": resources, "ContainerResource": resources,
 			"Pods": "custom.metrics.k8s.io", "Object": "custom.metrics.k8s.io",
-			"External": "external.metrics.k8s.io"}[metric["type"]]
+			"External": "external.metrics.k8s.io"}[metricType(m)]
 		if group != "" && !slices.Contains(groups, group) {
 			groups = append(groups, group)
 		}
 	}
 	return groups
+}
+
+func metricType(metric any) string {
+	m, _ := metric.(map[string]any)
+	text, _ := m["type"].(string)
+	return text
 }
 
 // overdue says that a CronJob has missed more of its times than the controllers there start it after; "" when not. A
