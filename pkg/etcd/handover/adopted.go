@@ -95,7 +95,7 @@ func (j *Job) asTheyWere(rec *Record, generations map[string]int64) (map[string]
 			kinds[o.UID] = r.Kind
 		}
 		now, there := generations[o.UID]
-		changed[o.UID] = !there || now > number(meta["generation"])
+		changed[o.UID] = !there || now > o.Generation
 		if owner := controllerOf(meta); owner != nil {
 			controllers[o.UID], _ = owner["uid"].(string)
 		}

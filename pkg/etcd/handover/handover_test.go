@@ -850,6 +850,38 @@ func TestPodsOfARolloutGoAndCome(t *testing.T) {
 	}
 }
 
+// TestTheWayBackKnowsWhatWasChangedSinceIt: what was scaled on the modern side is compared with what it was when it
+// went back.
+func TestTheWayBackKnowsWhatWasChangedSinceIt(t *testing.T) {
+	w := newWorld()
+	if err := w.job(false).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	changed := func(s *store, key, old, now string) {
+		s.put(key, strings.ReplaceAll(string(s.entries[key].Value), old, now))
+	}
+	changed(w.modern, deployment, `"generation":3`, `"generation":9`)
+	changed(w.modern, deployment, `"status":{`, `"status":{"observedGeneration":9,`)
+	if err := w.job(true).Move(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{deployment, replicas} {
+		changed(w.core, key, `"status":{`, `"status":{"observedGeneration":9,`)
+	}
+	if err := w.job(true).Adopted(t.Context()); err != nil {
+		t.Errorf("nothing has changed since: %v", err)
+	}
+	delete(w.core.entries, pod)
+	if err := w.job(true).Adopted(t.Context()); err == nil {
+		t.Error("the pod is gone, and nothing was changed since")
+	}
+	changed(w.core, deployment, `"generation":9`, `"generation":10`)
+	changed(w.core, deployment, `"observedGeneration":9`, `"observedGeneration":10`)
+	if err := w.job(true).Adopted(t.Context()); err != nil {
+		t.Errorf("scaled since: %v", err)
+	}
+}
+
 // TestPodsAreThoseOfTheLastRun: a hand-over that runs again, an hour later, compares with the pods of then.
 func TestPodsAreThoseOfTheLastRun(t *testing.T) {
 	w := newWorld()

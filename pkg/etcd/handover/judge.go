@@ -214,6 +214,8 @@ type item struct {
 	owners   []string // identities
 	rolling  bool
 	rolls    bool // its controller there replaces its pods
+
+	generation int64
 }
 
 // items lists what goes, in the order of the resources; on the way back what the record has, and what that owns.
@@ -259,6 +261,7 @@ func (j *Job) judge(i *item, rec *Record, stopped bool) (problems []string) {
 	if meta["deletionTimestamp"] != nil {
 		problems = append(problems, "is being deleted: wait until it is gone")
 	}
+	i.generation = number(meta["generation"])
 	unseen := wasCopied(rec, i.uid, i.entry.Value)
 	if i.resource.Ended && !ended(object) && !unseen {
 		problems = append(problems, "has not finished, and the controllers there would not count its "+

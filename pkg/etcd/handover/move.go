@@ -88,7 +88,7 @@ func (j *Job) remember(ctx context.Context, rec *Record, items []item, first boo
 		if copied := sum(i.value); !j.Back && !slices.Contains(o.Copies, copied) {
 			o.Value, o.Copies = i.entry.Value, append(o.Copies, copied)
 		}
-		o.Rolls = o.Rolls || i.rolls
+		o.Generation, o.Rolls = i.generation, o.Rolls || i.rolls
 	}
 	owned, err := j.podsOf(ctx, rec.steady())
 	if err != nil {

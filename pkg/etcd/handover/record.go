@@ -28,6 +28,8 @@ type Object struct {
 	Value []byte `json:"value"` // as it was
 	// Copies are the SHA-256 of what was put in its place; more than one where it was written meanwhile.
 	Copies []string `json:"copies,omitempty"`
+	// Generation is its own when it went, in the direction in which they are going.
+	Generation int64 `json:"generation,omitempty"`
 	// Rolls: its pods go and come: it was being rolled out or scaled, or they are of a template that the controllers
 	// there have not seen.
 	Rolls bool `json:"rolls,omitempty"`

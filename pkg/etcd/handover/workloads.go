@@ -125,8 +125,8 @@ func number(value any) int64 {
 }
 
 // metricsOf are the aggregated groups that the controller there has to read for an autoscaler. Without a metric that is
-// the use of CPU. One for which no metric is read today, as its status says, loses none. Source: pkg/apis/autoscaling of
-// every version; v1 has the metrics of the others in annotations.
+// the use of CPU. One for which no metric is read today, as its status says, loses none. Source: pkg/apis/autoscaling
+// of every version; v1 has the metrics of the others in annotations.
 func metricsOf(autoscaler map[string]any) (groups []string) {
 	meta, _ := autoscaler["metadata"].(map[string]any)
 	annotations, _ := meta["annotations"].(map[string]any)
