@@ -9,7 +9,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubefusion/fusionctl/pkg/controllers"
-	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 type controllersRequest struct {
@@ -132,28 +131,4 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 		return err
 	}
 	return ctx.Err()
-}
-
-// planLimitBytes bounds the plans that are read: many times what one of the largest is.
-const planLimitBytes = 32 << 20
-
-// plannedPair reads a plan from its file, or makes it from a spec where there is no file.
-func plannedPair(streams Streams, specFile, planFile string) (*plan.Runtime, error) {
-	if planFile == "" {
-		p, err := loadPlan(streams, specFile)
-		if err != nil {
-			return nil, err
-		}
-		return p.Runtime(), nil
-	}
-	data, err := readInput(streams, planFile, planLimitBytes)
-	if err != nil {
-		return nil, err
-	}
-	p, err := plan.ParseRuntime(data)
-	if err != nil {
-		return nil, badInput(fmt.Errorf("%s: %w", planFile, err),
-			"run fusionctl render again, which writes it in the format of this fusionctl")
-	}
-	return p, nil
 }

@@ -280,3 +280,27 @@ func interruptibly[T any](ctx context.Context, read func() (T, error)) (T, error
 
 // keyLimitBytes bounds the certificate and key files that are read.
 const keyLimitBytes = 1 << 20
+
+// planLimitBytes bounds the plans that are read: many times what one of the largest is.
+const planLimitBytes = 32 << 20
+
+// plannedPair reads a plan from its file, or makes it from a spec where there is no file.
+func plannedPair(streams Streams, specFile, planFile string) (*plan.Runtime, error) {
+	if planFile == "" {
+		p, err := loadPlan(streams, specFile)
+		if err != nil {
+			return nil, err
+		}
+		return p.Runtime(), nil
+	}
+	data, err := readInput(streams, planFile, planLimitBytes)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.ParseRuntime(data)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", planFile, err),
+			"run fusionctl render again, which writes it in the format of this fusionctl")
+	}
+	return p, nil
+}
