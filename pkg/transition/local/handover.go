@@ -28,6 +28,22 @@ func (h *Host) handOver(ctx context.Context, o *transition.Objects) error {
 	return h.withObjects(ctx, o, (*handover.Job).Move)
 }
 
+// adopted waits until the controllers act for the objects; not for those that are gone.
+func (h *Host) adopted(j *handover.Job, ctx context.Context) error {
+	var gone *handover.GoneError
+	err := h.wait(ctx, "the objects are not taken over", func(ctx context.Context) error {
+		err := j.Adopted(ctx)
+		if errors.As(err, &gone) {
+			return nil
+		}
+		return err
+	})
+	if gone != nil {
+		return gone
+	}
+	return err
+}
+
 // withObjects does something with the stores and the record of a hand-over.
 func (h *Host) withObjects(ctx context.Context, o *transition.Objects,
 	do func(*handover.Job, context.Context) error) error {

@@ -1,10 +1,12 @@
 package local
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/internal/storetest"
@@ -52,6 +54,15 @@ func TestARecordIsFoundWhereItWasKept(t *testing.T) {
 		}
 		return answer.Count == 1
 	}
+	h.Wait = time.Hour
+	if _, err := modern.Client(t).Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	check := &transition.Check{Kind: transition.Adopted, Objects: objects(false, known)}
+	if _, gone := errors.AsType[*handover.GoneError](h.Check(t.Context(), "", check)); !gone {
+		t.Error("what is gone is waited for")
+	}
+	modern.Put(t, map[string][]byte{key: storetest.Put("apps/v1", "Deployment", "default", "web", "d1", nil)})
 	file := filepath.Join(first, "hand-over-deployments.json")
 	if err := os.Rename(file, file+".away"); err != nil {
 		t.Fatal(err)

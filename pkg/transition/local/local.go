@@ -237,9 +237,7 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 	case transition.MayGo:
 		return h.withObjects(ctx, c.Objects, (*handover.Job).Check)
 	case transition.Adopted:
-		return h.withObjects(ctx, c.Objects, func(j *handover.Job, ctx context.Context) error {
-			return h.wait(ctx, strings.Join(c.Objects.Names, ", ")+" are not taken over", j.Adopted)
-		})
+		return h.withObjects(ctx, c.Objects, h.adopted)
 	}
 	return fmt.Errorf("check %q: not known", c.Kind)
 }
