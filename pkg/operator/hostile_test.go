@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
@@ -62,6 +66,12 @@ func TestRecordsAreAboutTheirControlPlaneAlone(t *testing.T) {
 				"\nmetadata: {name: a, namespace: hosted}\n")
 		}
 	}
+	service := func(spec string) func(*record) {
+		return func(r *record) {
+			applied(t, r, "Deployment").Manifest = []byte("apiVersion: v1\nkind: Service\nmetadata: {name: a, " +
+				"namespace: hosted}\nspec: " + spec + "\n")
+		}
+	}
 	const volumes = "      volumes:\n"
 	const podSpec = "      automountServiceAccountToken: false\n"
 	for name, change := range map[string]func(*record){
@@ -100,8 +110,22 @@ func TestRecordsAreAboutTheirControlPlaneAlone(t *testing.T) {
 		"a directory of a node": replaced(volumes, volumes+"      - {name: a, hostPath: {path: /}}\n"),
 		"a projected token": replaced(volumes, volumes+"      - {name: a, projected: "+
 			"{sources: [{serviceAccountToken: {path: token}}]}}\n"),
-		"another's disk":  replaced(volumes, volumes+"      - {name: a, nfs: {server: s, path: /}}\n"),
-		"what is no YAML": func(r *record) { applied(t, r, "Deployment").Manifest = []byte("\x00") },
+		"a port of the node": replaced("- containerPort: ", "- hostPort: 443\n          containerPort: "),
+		"a priority":         replaced(podSpec, podSpec+"      priorityClassName: system-node-critical\n"),
+		"every node":         replaced(podSpec, podSpec+"      tolerations: [{operator: Exists}]\n"),
+		"a probe of another": replaced("          httpGet:\n",
+			"          httpGet:\n            host: 169.254.169.254\n"),
+		"any system call": replaced("type: RuntimeDefault", "type: Unconfined"),
+		"an SELinux type": replaced("        securityContext:\n",
+			"        securityContext:\n          seLinuxOptions: {type: spc_t}\n"),
+		"an annotation": replaced("    metadata:\n      labels:",
+			"    metadata:\n      annotations: {k8s.v1.cni.cncf.io/networks: host}\n      labels:"),
+		"addresses of others": service("{externalIPs: [10.0.0.1], ports: [{port: 443}]}"),
+		"a port of all nodes": service("{type: NodePort, ports: [{port: 443, nodePort: 30443}]}"),
+		"another's name":      service("{type: ExternalName, externalName: a.example}"),
+		"the address of DNS":  service("{clusterIP: 10.96.0.10, ports: [{port: 53}]}"),
+		"another's disk":      replaced(volumes, volumes+"      - {name: a, nfs: {server: s, path: /}}\n"),
+		"what is no YAML":     func(r *record) { applied(t, r, "Deployment").Manifest = []byte("\x00") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := install(t)
@@ -112,6 +136,46 @@ func TestRecordsAreAboutTheirControlPlaneAlone(t *testing.T) {
 				t.Errorf("the record is judged %v", err)
 			}
 		})
+	}
+}
+
+// TestEveryComponentIsConfined: what render writes for a spec, an operator applies.
+func TestEveryComponentIsConfined(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := 0
+	for _, file := range append(files, "../render/testdata/every-field.yaml") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := spec.Load(file, text)
+		if err != nil {
+			continue // no spec
+		}
+		p, err := plan.New(f, plan.Hosted)
+		if err != nil {
+			continue // for hosts alone
+		}
+		steps, err := transition.NewHosted(nil, p, transition.Facts{})
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		for _, s := range steps.Steps {
+			if s.Do == nil || s.Do.Workload == nil {
+				continue
+			}
+			objects, err := objectsOf(s.Do.Workload)
+			if err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+			looked += len(objects)
+		}
+	}
+	if looked < 30 {
+		t.Errorf("%d objects", looked)
 	}
 }
 

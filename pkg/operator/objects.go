@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -111,16 +113,110 @@ var workloadKinds = []schema.GroupVersionKind{
 	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
 }
 
+// shapes are the fields that pkg/render writes, of each kind, with those of lists among them. Below a name that ends in
+// ".*" lies anything.
+var shapes = map[string][]string{
+	"ConfigMap": {"data.*"},
+	"Service": {"spec.selector.*", "spec.clusterIP", "spec.publishNotReadyAddresses", "spec.ports.name",
+		"spec.ports.port", "spec.ports.targetPort"},
+	"PodDisruptionBudget": {"spec.*"},
+	"Deployment":          {"spec.strategy.*"},
+	"StatefulSet": {"spec.serviceName", "spec.podManagementPolicy", "spec.volumeClaimTemplates.metadata.name",
+		"spec.volumeClaimTemplates.spec.accessModes.*", "spec.volumeClaimTemplates.spec.resources.*"},
+}
+
+// podShape are those of what has pods.
+var podShape = []string{"spec.replicas", "spec.selector.*", "spec.template.metadata.labels.*",
+	"spec.template.metadata.annotations.kubefusion.dev/config", "spec.template.spec.automountServiceAccountToken",
+	"spec.template.spec.enableServiceLinks", "spec.template.spec.securityContext.runAsNonRoot",
+	"spec.template.spec.securityContext.runAsUser", "spec.template.spec.securityContext.runAsGroup",
+	"spec.template.spec.securityContext.fsGroup", "spec.template.spec.securityContext.seccompProfile.type",
+	"spec.template.spec.affinity.podAntiAffinity.*", "spec.template.spec.volumes.name",
+	"spec.template.spec.volumes.emptyDir", "spec.template.spec.volumes.secret.*",
+	"spec.template.spec.volumes.projected.defaultMode", "spec.template.spec.volumes.projected.sources.secret.*",
+	"spec.template.spec.volumes.projected.sources.configMap.*"}
+
+// containerShape are those of a container.
+var containerShape = []string{"name", "image", "imagePullPolicy", "command.*", "args.*", "env.*",
+	"ports.containerPort", "resources.requests.*", "securityContext.allowPrivilegeEscalation",
+	"securityContext.capabilities.*", "volumeMounts.name", "volumeMounts.mountPath", "volumeMounts.subPath",
+	"volumeMounts.readOnly"}
+
+// probeShape are those of each probe: none names a host that the kubelet would ask.
+var probeShape = []string{"tcpSocket.port", "httpGet.path", "httpGet.port", "httpGet.scheme", "initialDelaySeconds",
+	"timeoutSeconds", "periodSeconds", "failureThreshold"}
+
+// shapeOf are the fields that an object of a kind may have.
+func shapeOf(kind string) []string {
+	shape := append([]string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.labels.*"},
+		shapes[kind]...)
+	if kind != "Deployment" && kind != "StatefulSet" {
+		return shape
+	}
+	shape = append(shape, podShape...)
+	const container = "spec.template.spec.containers."
+	for _, field := range containerShape {
+		shape = append(shape, container+field)
+	}
+	for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
+		for _, field := range probeShape {
+			shape = append(shape, container+probe+"."+field)
+		}
+	}
+	return shape
+}
+
+// misshapen is the first field of a value that is none of the shape; "" for none.
+func misshapen(value any, at string, shape []string) string {
+	inner := map[string]any{}
+	switch value := value.(type) {
+	case map[string]any:
+		for name, each := range value {
+			inner[strings.TrimPrefix(at+"."+name, ".")] = each
+		}
+	case []any:
+		for _, each := range value {
+			if field := misshapen(each, at, shape); field != "" {
+				return field
+			}
+		}
+		if len(value) > 0 {
+			return ""
+		}
+	}
+	if slices.Contains(shape, at) || slices.Contains(shape, at+".*") {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(inner)) {
+		if field := misshapen(inner[name], name, shape); field != "" {
+			return field
+		}
+	}
+	if len(inner) > 0 {
+		return ""
+	}
+	return at
+}
+
 // confined refuses what no component has, whatever a spec says: another kind of object, an account of the cluster, and
-// everything by which a pod is more than a process of its own: volumes of a node, its namespaces, privileges.
+// everything by which a pod is more than a process of its own, and a Service more than its name: volumes of a node, its
+// namespaces, ports and addresses, privileges, priorities. What pkg/render does not write, no component has.
 func confined(object *unstructured.Unstructured) error {
 	beyond := func(what string) error {
 		return fmt.Errorf("%s %s has %s: %w", object.GetKind(), object.GetName(), what, errBeyond)
 	}
-	switch kind := object.GroupVersionKind(); {
-	case !slices.Contains(workloadKinds, kind):
+	kind := object.GroupVersionKind()
+	if !slices.Contains(workloadKinds, kind) {
 		return beyond("the kind " + kind.String())
-	case kind.Group != "apps":
+	}
+	if field := misshapen(object.Object, "", shapeOf(kind.Kind)); field != "" {
+		return beyond("the field " + field)
+	}
+	if address, found, err := unstructured.NestedString(object.Object, "spec", "clusterIP"); found &&
+		(err != nil || address != corev1.ClusterIPNone) {
+		return beyond("an address of its own choice")
+	}
+	if kind.Group != "apps" {
 		return nil
 	}
 	workload := struct {
@@ -132,36 +228,23 @@ func confined(object *unstructured.Unstructured) error {
 		return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	pod := &workload.Spec.Template.Spec
-	switch {
-	case pod.ServiceAccountName != "" || pod.DeprecatedServiceAccount != "" ||
-		pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken:
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 		return beyond("a service account")
-	case pod.HostNetwork || pod.HostPID || pod.HostIPC:
-		return beyond("host network, PID or IPC")
-	case len(pod.InitContainers)+len(pod.EphemeralContainers) > 0 || pod.NodeName != "":
-		return beyond("init containers or a nodeName")
-	}
-	for _, v := range pod.Volumes {
-		only := corev1.VolumeSource{Secret: v.Secret, ConfigMap: v.ConfigMap, EmptyDir: v.EmptyDir,
-			Projected: v.Projected}
-		tokens := v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
-			return s.ServiceAccountToken != nil
-		})
-		if v.VolumeSource != only || tokens {
-			return beyond("a host volume or a token: " + v.Name)
-		}
 	}
 	for _, c := range pod.Containers {
 		s := c.SecurityContext
-		if s == nil || s.Privileged != nil && *s.Privileged || s.AllowPrivilegeEscalation == nil ||
-			*s.AllowPrivilegeEscalation || s.RunAsUser != nil || s.RunAsNonRoot != nil || s.Capabilities == nil ||
+		if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.Capabilities == nil ||
 			!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
 			slices.ContainsFunc(s.Capabilities.Add, func(c corev1.Capability) bool { return c != "NET_BIND_SERVICE" }) {
 			return beyond("privileges")
 		}
 	}
-	if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot {
+	s := pod.SecurityContext
+	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot {
 		return beyond("the root user")
+	}
+	if s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		return beyond("system calls that are not confined")
 	}
 	return nil
 }
