@@ -97,7 +97,7 @@ var folders = []string{
 // Errors: what makes the result doubtful is one: no API server, two of a component, an environment file that is missing
 // although arguments come from it. Names in errors and notes are relative to dir.
 func Read(dir, host fs.FS) (*Running, error) {
-	running, tried, err := readFirst(dir, host, folders, func(r *Running) bool {
+	running, tried, err := readFirst(dir, host, new(made), folders, func(r *Running) bool {
 		return r.Process(kubever.APIServer) != nil
 	}, 0)
 	if err != nil {
@@ -113,7 +113,8 @@ func Read(dir, host fs.FS) (*Running, error) {
 // one, or nothing. Of the folders in which manifests and units may lie it reads the first that starts any component.
 // Errors: an environment file that is missing although arguments come from it.
 func ReadAll(dir, host fs.FS) (*Running, error) {
-	running, _, err := readFirst(dir, host, folders, func(r *Running) bool { return len(r.Processes) > 0 }, 0)
+	running, _, err := readFirst(dir, host, new(made), folders,
+		func(r *Running) bool { return len(r.Processes) > 0 }, 0)
 	if running == nil {
 		running = &Running{}
 	}
@@ -122,12 +123,12 @@ func ReadAll(dir, host fs.FS) (*Running, error) {
 
 // readFirst reads the first of some folders that holds what is wanted, then what documents in them make, then lists of
 // processes; nil when none does. tried is what all of them said; depth counts documents within documents.
-func readFirst(dir, host fs.FS, folders []string, wanted func(*Running) bool, depth int) (
+func readFirst(dir, host fs.FS, m *made, folders []string, wanted func(*Running) bool, depth int) (
 	found *Running, tried *reader, err error) {
 	tried = &reader{}
 	var lists []*reader
 	for _, folder := range folders {
-		r := &reader{files: dir, folder: folder, host: host}
+		r := &reader{files: dir, folder: folder, host: host, made: m}
 		if err := r.read(); err != nil {
 			return nil, tried, err
 		}
@@ -171,7 +172,7 @@ func (r *reader) complete(folders []string) {
 		if folder == "." || folder == r.folder {
 			continue
 		}
-		other := &reader{files: r.files, folder: folder, host: r.host}
+		other := &reader{files: r.files, folder: folder, host: r.host, made: r.made}
 		if err := other.read(); err != nil {
 			r.note(folder, "is ignored: %v", err)
 			continue
@@ -196,6 +197,7 @@ type reader struct {
 	files     fs.FS
 	folder    string
 	host      fs.FS
+	made      *made // shared with all that is read beside it
 	processes []Process
 	notes     []Note
 	refused   []error // files of control planes that cannot be adopted

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -312,6 +313,62 @@ func TestReadAllKeepsTwoOfAComponent(t *testing.T) {
 }
 
 // By aliases a few bytes become gigabytes: such a document is passed over, and says so.
+// doubled are lines that double a variable so often that it takes all memory.
+func doubled(first, line string) string {
+	text := first
+	for i := range 40 {
+		text += fmt.Sprintf(line, i+1, i)
+	}
+	return text
+}
+
+// TestVariablesThatAreBombs: what variables and packed files make is bounded, whatever form they have.
+func TestVariablesThatAreBombs(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write(make([]byte, 1<<20)); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\n" + doubled("A0=xxxxxxxx\n", "A%d=\"$A%[2]d$A%[2]d\"\n")
+	const good = "kind: Pod\nspec:\n  containers:\n  - {name: kube-apiserver, image: kube-apiserver:v1.15.12, " +
+		"command: [kube-apiserver]}\n"
+	calls := "#!/bin/sh\nf() {\n" + strings.Repeat("f\n", 50) + "}\nf\n"
+	for name, files := range map[string]fstest.MapFS{
+		"a script":        {"a.sh": {Data: []byte(script + "kube-apiserver --x=$A40\n")}},
+		"a here-document": {"a.sh": {Data: []byte(script + "cat >/a.yaml <<EOF\n$A40\nEOF\n")}},
+		"functions":       {"a.sh": {Data: []byte(calls)}},
+		"a shell of a pod": {"a.yaml": {Data: []byte(strings.Replace(good, "[kube-apiserver]",
+			"[sh, -c, "+strconv.Quote(strings.TrimPrefix(script, "#!/bin/sh\n")+"kube-apiserver --x=$A40")+"]", 1))}},
+		"a pod": {"a.yaml": {Data: []byte(strings.Replace(good, "[kube-apiserver]",
+			"[kube-apiserver, $(A40)], env: ["+doubled("{name: A0, value: x}",
+				", {name: A%d, value: $(A%[2]d)$(A%[2]d)}")+"]", 1))}},
+		"a unit": {"a.service": {Data: []byte("[Service]\nEnvironment=A=" + strings.Repeat("x", 400_000) +
+			"\nExecStart=/usr/bin/kube-apiserver --x=" + strings.Repeat("${A}", 100_000) + "\n")}},
+		"a docker-compose file": {".env": {Data: []byte("A=" + strings.Repeat("x", 400_000))},
+			"compose.yaml": {Data: []byte("services:\n  api:\n    image: a\n    command: kube-apiserver --x=" +
+				strings.Repeat("${A}", 100_000) + "\n")}},
+		"packed files": {"user-data.yaml": {Data: []byte("a: &a " + base64.StdEncoding.EncodeToString(packed.Bytes()) +
+			"\nwrite_files:\n" + doubled("", "- {path: /a%d, encoding: gz+b64, content: *a} # %d\n") +
+			doubled("", "- {path: /b%d, encoding: gz+b64, content: *a} # %d\n"))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files["0.yaml"] = &fstest.MapFile{Data: []byte(good)}
+			running, err := read(files, fstest.MapFS{})
+			notes := fmt.Sprint(err)
+			if err == nil {
+				notes = fmt.Sprint(running.Notes)
+				if len(running.Processes) != 1 {
+					t.Errorf("%d processes, want the good one", len(running.Processes))
+				}
+			}
+			if !strings.Contains(notes, "make more than") &&
+				!strings.Contains(notes, "too often") {
+				t.Errorf("notes %.300s", notes)
+			}
+		})
+	}
+}
+
 func TestDocumentsThatAreBombs(t *testing.T) {
 	nested := "a0: &a0 [x]\n"
 	for i := range 9 {

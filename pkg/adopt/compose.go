@@ -63,7 +63,7 @@ func (r *reader) compose(name string, text []byte) bool {
 var composeName = regexp.MustCompile(`^(docker-)?compose[-.\w]*\.ya?ml$`)
 
 func (r *reader) composedService(place, name string, c *composed, variables map[string]string) {
-	fill := func(text string) string { return interpolate(text, variables) }
+	fill := func(text string) string { return interpolate(text, variables, r.made) }
 	words := slices.Concat(composedWords(&c.Entrypoint), composedWords(&c.Command))
 	for i, word := range words {
 		words[i] = fill(word)
@@ -73,6 +73,9 @@ func (r *reader) composedService(place, name string, c *composed, variables map[
 	for _, pair := range pairsOf(&c.Environment) {
 		key, value, _ := strings.Cut(pair, "=")
 		environment[key] = fill(value)
+	}
+	if r.ignored(place) {
+		return
 	}
 	line, ok := r.commandLine(place, words, environment)
 	if !ok {
@@ -152,13 +155,15 @@ func composedVolume(node *yaml.Node) (from, to string, readOnly bool) {
 var composeVariable = regexp.MustCompile(`\$(\$|[A-Za-z_]\w*|\{[A-Za-z_]\w*(:?-[^}]*)?\})`)
 
 // interpolate fills in variables as docker-compose does. What is not set stays, to be named.
-func interpolate(text string, variables map[string]string) string {
+func interpolate(text string, variables map[string]string, m *made) string {
 	return composeVariable.ReplaceAllStringFunc(text, func(found string) string {
 		name, fallback, hasFallback := strings.Cut(strings.Trim(found[1:], "{}"), "-")
 		name = strings.TrimSuffix(name, ":")
 		switch value, ok := variables[name]; {
 		case name == "$":
 			return "$"
+		case ok && value != "" && !m.take(len(value)):
+			return ""
 		case ok && value != "":
 			return value
 		case hasFallback:

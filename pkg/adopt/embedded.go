@@ -106,7 +106,9 @@ func (r *reader) hold(name string, text []byte) bool {
 			list = append(list, m.held)
 		}
 		for _, file := range list {
-			r.holdFile(name, files, file)
+			if r.holdFile(name, files, file); r.ignored(name) {
+				return true
+			}
 		}
 		for _, unit := range append(m.CoreOS.Units, m.Systemd.Units...) {
 			unitName := path.Join("etc/systemd/system", path.Base(unit.Name))
@@ -139,7 +141,7 @@ func (r *reader) holdFile(name string, files memoryFiles, file held) {
 		r.note(name, "/%s is at %s and not in this file", to, elsewhere.place)
 	case err != nil:
 		r.note(name, "is ignored: /%s: %v", to, err)
-	case utf8.Valid(text):
+	case r.made.take(len(text)) && utf8.Valid(text):
 		files.add(to, text)
 	}
 }
@@ -258,7 +260,7 @@ func (r *reader) readHeld(wanted func(*Running) bool, depth int) (found *Running
 
 // readHolder reads what one document makes; places have its name in front.
 func (r *reader) readHolder(h holder, wanted func(*Running) bool, depth int) (*Running, *reader, error) {
-	running, inner, err := readFirst(overlay{h.files, r.files}, nil, h.files.folders(), wanted, depth+1)
+	running, inner, err := readFirst(overlay{h.files, r.files}, nil, r.made, h.files.folders(), wanted, depth+1)
 	if err != nil {
 		return nil, inner, fmt.Errorf("%s: %w", h.name, err)
 	}

@@ -45,6 +45,9 @@ func (s *shellReader) hereDocument(from, to *syntax.Stmt) {
 		if s.written == nil {
 			s.written = memoryFiles{}
 		}
+		if !s.made.take(len(text)) {
+			return
+		}
 		s.written.add(strings.TrimPrefix(path.Clean("/"+name), "/"), []byte(text))
 	}
 }

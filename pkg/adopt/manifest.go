@@ -199,15 +199,18 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 			unknown = append(unknown, variable.Name)
 			continue
 		}
-		value := dollarParentheses(variable.Value, environment)
+		value := dollarParentheses(variable.Value, environment, r.made)
 		environment[variable.Name] = value
 		p.Env = append(p.Env, spec.EnvVar{Name: variable.Name, Value: value})
 	}
 	var words []string
 	for _, word := range append(append([]string{}, c.Command...), c.Args...) {
-		words = append(words, dollarParentheses(word, environment))
+		words = append(words, dollarParentheses(word, environment, r.made))
 	}
 	line, ok := r.commandLine(place, words, environment)
+	if r.ignored(place) {
+		return
+	}
 	if !ok {
 		var component string
 		names := []string{c.Name}
@@ -340,7 +343,7 @@ func (o *object) advertised(c *container) string {
 }
 
 // dollarParentheses expands $(NAME) as the kubelet does: names that are not set stay as they are, and $$ is one dollar.
-func dollarParentheses(s string, environment map[string]string) string {
+func dollarParentheses(s string, environment map[string]string, m *made) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -355,7 +358,7 @@ func dollarParentheses(s string, environment map[string]string) string {
 				out.WriteString(s[i:])
 				return out.String()
 			}
-			if value, ok := environment[s[i+2:i+end]]; ok {
+			if value, ok := environment[s[i+2:i+end]]; ok && m.take(len(value)) {
 				out.WriteString(value)
 			} else {
 				out.WriteString(s[i : i+end+1])
@@ -371,7 +374,7 @@ func dollarParentheses(s string, environment map[string]string) string {
 // ReadManifest reads the pods of one text, YAML or JSON, that does not come from a file: an API server shows static
 // pods as objects. Place is what the processes and the notes are said to come from.
 func ReadManifest(place string, text []byte) *Running {
-	r := &reader{}
+	r := &reader{made: new(made)}
 	r.manifest(place, text)
 	return r.running()
 }

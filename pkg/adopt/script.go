@@ -102,7 +102,7 @@ func isShellScript(text []byte) bool {
 
 // startedBy adds the components that a script starts and the files that it writes, and reports whether there are any.
 func (r *reader) startedBy(s script, arguments []string, environment map[string]string) bool {
-	shell := &shellReader{variables: map[string]string{}, positional: arguments, whole: true,
+	shell := &shellReader{variables: map[string]string{}, positional: arguments, whole: true, made: r.made,
 		file: func(name string) (string, bool) {
 			found, text, ok := r.textOf(name)
 			if ok = ok && found != s.name; ok { // its defaults are called as the script is

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"path"
 	"slices"
@@ -32,7 +33,7 @@ func shellScript(words []string) (string, bool) {
 
 // shell finds the component that a script starts: one simple command among pipes, redirections and others.
 func (r *reader) shell(place, script string, environment map[string]string) (commandLine, bool) {
-	s := &shellReader{variables: maps.Clone(environment)}
+	s := &shellReader{variables: maps.Clone(environment), made: r.made}
 	if err := s.read(script); err != nil {
 		r.note(place, "the shell script is ignored: %v", err)
 		return commandLine{}, false
@@ -79,6 +80,8 @@ type shellReader struct {
 	called    map[string]bool
 	unread    []string    // files that are sourced and are not there
 	written   memoryFiles // what the script writes from here-documents
+	made      *made
+	visited   int // of its nodes, again at each call of a function
 	started   []started
 
 	now    started // the command that is being expanded
@@ -97,7 +100,10 @@ func (s *shellReader) read(script string) error {
 	if s.depth == 0 {
 		s.uncalled()
 	}
-	return nil
+	if s.visited > limitVisited {
+		return errors.New("its functions call each other too often")
+	}
+	return s.made.err()
 }
 
 // uncalled follows the functions that no command of the script calls: a word of the caller may be their name.
@@ -124,8 +130,11 @@ func (s *shellReader) function(name string, arguments []string) {
 	s.positional = outer
 }
 
+// limitVisited is far above what a script of the longest file has.
+const limitVisited = 1 << 22
+
 func (s *shellReader) visit(node syntax.Node) bool {
-	if len(s.started) > 0 && !s.whole {
+	if s.visited++; s.visited > limitVisited || s.made.over() || len(s.started) > 0 && !s.whole {
 		return false
 	}
 	switch node := node.(type) {
@@ -281,7 +290,9 @@ func (s *shellReader) parts(f *fieldBuilder, parts []syntax.WordPart, quoted boo
 	for _, part := range parts {
 		switch part := part.(type) {
 		case *syntax.Lit:
-			f.add(unescape(part.Value, quoted))
+			if s.made.take(len(part.Value)) {
+				f.add(unescape(part.Value, quoted))
+			}
 		case *syntax.SglQuoted:
 			f.add(part.Value)
 		case *syntax.DblQuoted:
@@ -295,7 +306,9 @@ func (s *shellReader) parts(f *fieldBuilder, parts []syntax.WordPart, quoted boo
 					if i > 0 {
 						f.end()
 					}
-					f.add(word)
+					if s.made.take(len(word)) {
+						f.add(word)
+					}
 				}
 				continue
 			}
@@ -338,12 +351,12 @@ func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
 		s.now.unset = append(s.now.unset, p.Param.Value)
 		return "", true
 	case p.Exp == nil:
-		return value, true
+		return value, s.made.take(len(value))
 	case p.Exp.Op == syntax.DefaultUnsetOrNull && p.Exp.Word != nil:
 		if value == "" {
 			value = strings.Join(s.fields(p.Exp.Word, false), " ")
 		}
-		return value, true
+		return value, s.made.take(len(value))
 	}
 	return "", false
 }

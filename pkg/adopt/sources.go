@@ -128,7 +128,10 @@ func (r *reader) snapFile(name string, text []byte) bool {
 		return true
 	}
 	for i, word := range words {
-		words[i], _ = expandBraces(word, snapVariables)
+		words[i], _ = expandBraces(word, snapVariables, r.made)
+	}
+	if r.ignored(name) {
+		return true
 	}
 	r.processes = append(r.processes, Process{Component: component, Name: component, Place: name + ":1", Words: words})
 	return true

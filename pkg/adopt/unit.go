@@ -180,7 +180,10 @@ func (u *service) process() error {
 		if err != nil {
 			return err
 		}
-		expanded, unset := expandWords(words, variables)
+		expanded, unset := expandWords(words, variables, u.made)
+		if u.ignored(start.place) {
+			continue
+		}
 		// etcd and kubelets only tell about the cluster
 		informs := !isScript && len(kubever.Flags(programOf(words), kubever.Oldest)) == 0
 		if len(unset) > 0 && len(missing) > 0 && informs {
@@ -422,16 +425,19 @@ func unescapeC(word *strings.Builder, rest string) int {
 
 // expandWords replaces variables as systemd does: $NAME as a word of its own becomes the words of its value, ${NAME}
 // anywhere becomes the value as it is, $$ is a dollar. It returns the names that are not set.
-func expandWords(words []string, variables map[string]string) (expanded, unset []string) {
+func expandWords(words []string, variables map[string]string, m *made) (expanded, unset []string) {
 	for _, word := range words {
 		if len(word) < 2 || word[0] != '$' || word[1] == '{' || word[1] == '$' {
-			text, missing := expandBraces(word, variables)
+			text, missing := expandBraces(word, variables, m)
 			expanded, unset = append(expanded, text), append(unset, missing...)
 			continue
 		}
 		value, ok := variables[word[1:]]
 		if !ok {
 			unset = append(unset, word[1:])
+			continue
+		}
+		if !m.take(len(value)) {
 			continue
 		}
 		parts, err := splitWords(value)
@@ -443,7 +449,7 @@ func expandWords(words []string, variables map[string]string) (expanded, unset [
 	return expanded, unset
 }
 
-func expandBraces(word string, variables map[string]string) (string, []string) {
+func expandBraces(word string, variables map[string]string, m *made) (string, []string) {
 	var out strings.Builder
 	var unset []string
 	for i := 0; i < len(word); i++ {
@@ -462,7 +468,9 @@ func expandBraces(word string, variables map[string]string) (string, []string) {
 			if !ok {
 				unset = append(unset, name)
 			}
-			out.WriteString(value)
+			if m.take(len(value)) {
+				out.WriteString(value)
+			}
 			i += end
 		default:
 			out.WriteByte('$')
