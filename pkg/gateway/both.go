@@ -158,6 +158,9 @@ func (b *both) list(w http.ResponseWriter) error {
 		if a.code != http.StatusOK {
 			return b.partly(a)
 		}
+		if err := b.memory.Grow(b.r.Context(), merge.HeldBytes(a.body)); err != nil {
+			return unavailable("the list of the %s side: %v", name, err)
+		}
 		l, err := merge.ParseList(a.body, name)
 		if err != nil {
 			return unreachable(name, err)
@@ -174,6 +177,9 @@ func (b *both) list(w http.ResponseWriter) error {
 		for _, warning := range a.header.Values("Warning") {
 			w.Header().Add("Warning", warning)
 		}
+	}
+	if err := b.memory.Grow(b.r.Context(), merge.MergedBytes(lists)); err != nil {
+		return unavailable("merging the lists of the two sides: %v", err)
 	}
 	body, err := merge.Lists(lists, next.Version, next)
 	if err != nil {

@@ -31,6 +31,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -696,6 +698,33 @@ func TestHalfAListIsNoList(t *testing.T) {
 	code, header, text := x.ask("GET", collection, "")
 	if code != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
 		t.Errorf("without a side: %d %s", code, text)
+	}
+}
+
+// TestListsThatAreBombs: what lists take is counted by their objects and cells, not by their text.
+func TestListsThatAreBombs(t *testing.T) {
+	x := newFixture(t)
+	items := strings.Repeat("{},", 2_200_000) + "{}"
+	x.legacy.say("GET "+collection, http.StatusOK, emptyList)
+	x.modern.say("GET "+collection, http.StatusOK, `{"kind":"DeploymentList","metadata":{},"items":[`+items+`]}`)
+	x.wants("GET", collection, "", http.StatusServiceUnavailable, "bytes of memory")
+
+	columns := make([]string, 256)
+	for i := range columns {
+		columns[i] = fmt.Sprintf(`{"name":"c%d"}`, i)
+	}
+	const rows = 400_000
+	list := `{"kind":"Table","metadata":{},"columnDefinitions":[` + strings.Join(columns, ",") + `],"rows":[` +
+		strings.Repeat(`{"cells":[]},`, rows) + `{"cells":[]}]}`
+	parsed, err := merge.ParseList([]byte(list), pair.Modern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := merge.MergedBytes([]*merge.List{parsed}); got < rows*256*10 {
+		t.Errorf("%d rows of 256 columns are %d bytes", rows, got)
+	}
+	if _, _, err := merge.Read([]byte(list), pair.Modern, merge.Version{}); err == nil {
+		t.Error("an event has any number of rows")
 	}
 }
 

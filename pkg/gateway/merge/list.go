@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,54 @@ type item struct {
 	side            pair.Side
 }
 
+const (
+	// elementBytes is about what an object of a list takes beside its text, and what a field of the list itself does.
+	elementBytes = 512
+	// shownBytes is about by how much an object is longer when it names its side.
+	shownBytes = 128
+	// cellBytes is what a cell takes that a side's table does not have.
+	cellBytes = int64(len(`"<unknown>",`))
+	// limitObjectBytes bounds an object of a list, of which each field is looked at.
+	limitObjectBytes = 16 << 20
+)
+
+// HeldBytes is about what ParseList makes of an answer, beside its text: an empty object is two bytes.
+func HeldBytes(text []byte) int64 {
+	elements, depth, inside, escaping := int64(1), 0, false, false
+	for _, c := range text {
+		switch {
+		case escaping:
+			escaping = false
+		case inside:
+			escaping, inside = c == '\\', c != '"'
+		case c == '"':
+			inside = true
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ',' && depth <= 2: // between fields of the list, and between objects
+			elements++
+		}
+	}
+	return elements * elementBytes
+}
+
+// MergedBytes is about what Lists makes of the lists.
+func MergedBytes(lists []*List) int64 {
+	size, rows, columns := int64(0), int64(0), Columns{}
+	for _, l := range lists {
+		for _, it := range l.items {
+			size += int64(len(it.text)) + shownBytes
+		}
+		if l.IsTable() {
+			rows += int64(len(l.items))
+			_ = columns.add(l.Side, l.fields) // Lists says what is wrong with them
+		}
+	}
+	return size + rows*int64(len(columns.all))*cellBytes
+}
+
 // ParseList reads an answer. Errors: no list.
 func ParseList(text []byte, side pair.Side) (*List, error) {
 	l := &List{Side: side}
@@ -54,6 +103,9 @@ func ParseList(text []byte, side pair.Side) (*List, error) {
 	delete(l.fields, l.array())
 	l.items = make([]item, len(items))
 	for i, text := range items {
+		if len(text) > limitObjectBytes {
+			return nil, fmt.Errorf("an object has more than %d bytes", limitObjectBytes)
+		}
 		object := text
 		if l.IsTable() {
 			var row struct{ Object json.RawMessage }
@@ -115,25 +167,33 @@ func Lists(lists []*List, version Version, further Token) ([]byte, error) {
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
-	texts := make([]json.RawMessage, len(items))
-	for i, it := range items {
-		var err error
-		if first.IsTable() {
-			texts[i], err = columns.listed(it)
-		} else {
-			texts[i], _, err = Read(it.text, it.side, Version{})
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s/%s of the %s side: %w", it.namespace, it.name, it.side, err)
-		}
-	}
 	meta := listMeta{ResourceVersion: version.String(), Continue: further.String()}
 	if meta.Continue != "" {
 		meta.Remaining = remaining(lists)
 	}
 	first.fields["metadata"] = encode(meta)
-	first.fields[first.array()] = encode(texts)
-	return encode(first.fields), nil
+	// The objects are written once: a list may have a hundred megabytes.
+	out := bytes.NewBuffer(make([]byte, 0, MergedBytes(lists)))
+	out.Write(bytes.TrimSuffix(encode(first.fields), []byte("}")))
+	fmt.Fprintf(out, ",%q:[", first.array())
+	for i, it := range items {
+		var shown []byte
+		var err error
+		if first.IsTable() {
+			shown, err = columns.listed(it)
+		} else {
+			shown, _, err = Read(it.text, it.side, Version{})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s/%s of the %s side: %w", it.namespace, it.name, it.side, err)
+		}
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.Write(shown)
+	}
+	out.WriteString("]}")
+	return out.Bytes(), nil
 }
 
 // remaining is the number of objects that are still to come; nil where a side does not say it.
@@ -157,8 +217,14 @@ type Columns struct {
 	own map[pair.Side][]column
 }
 
-// limitColumns bounds the columns of a side's table: the rows of both sides get a cell for each.
-const limitColumns = 256
+const (
+	// limitColumns bounds the columns of a side's table: the rows of both sides get a cell for each.
+	limitColumns = 256
+	// limitColumnBytes bounds their definitions.
+	limitColumnBytes = 1 << 20
+	// limitRows bounds a Table that is no list: API servers send one row with an event.
+	limitRows = 1000
+)
 
 // column is a column of a Table.
 type column struct {
@@ -195,6 +261,9 @@ func (c *Columns) take(side pair.Side, table fields) ([]column, error) {
 	raw, ok := table["columnDefinitions"]
 	if !ok || string(raw) == "null" {
 		return nil, nil
+	}
+	if len(raw) > limitColumnBytes {
+		return nil, fmt.Errorf("columnDefinitions have more than %d bytes", limitColumnBytes)
 	}
 	var own []column
 	if err := decode(raw, &own); err != nil {

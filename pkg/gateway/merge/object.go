@@ -134,6 +134,10 @@ func (f fields) read(side pair.Side, all Version, named bool) (own string, err e
 func (f fields) readTable(side pair.Side, all Version) (own string, err error) {
 	var rows []fields
 	if raw, ok := f["rows"]; ok {
+		var texts []json.RawMessage
+		if err := decode(raw, &texts); err == nil && len(texts) > limitRows {
+			return "", fmt.Errorf("%d rows, more than %d", len(texts), limitRows)
+		}
 		if err := decode(raw, &rows); err != nil {
 			return "", fmt.Errorf("rows: %w", err)
 		}
