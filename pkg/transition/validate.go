@@ -84,15 +84,17 @@ func (s *Step) validate() error {
 	return nil
 }
 
-// object is the file, the unit or the record of objects that an action changes.
+// object is what an action changes: the file, the unit, the record of objects, and more than one of them where it has
+// more than one.
 func (a *Action) object() string {
-	switch {
-	case a.File != nil:
-		return a.File.Path
-	case a.Objects != nil:
-		return a.Objects.Record
+	object := a.Unit
+	if a.File != nil {
+		object += " " + a.File.Path
 	}
-	return a.Unit
+	if a.Objects != nil {
+		object += " " + a.Objects.Record
+	}
+	return object
 }
 
 // changes says what an action changes, as New writes it into titles; "" for what changes nothing by itself.
@@ -176,7 +178,7 @@ func (a *Action) validate() error {
 				f.Mode)
 		}
 	}
-	if a.Was != nil && a.Was.Path != a.File.Path {
+	if a.Was != nil && (a.File == nil || a.Was.Path != a.File.Path) {
 		return fmt.Errorf("replaces %q", a.Was.Path)
 	}
 	for _, c := range slices.Concat(a.Before, a.After) {
