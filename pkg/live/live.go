@@ -137,20 +137,13 @@ func (c *checker) identify(ctx context.Context, side pair.Side) error {
 	if err != nil {
 		return err
 	}
-	if want := c.plan.Side(side).Version; identity.Is(want, "") != nil {
-		return fmt.Errorf("its kubeconfig leads to a server of version %q, and the plan has %s", identity.GitVersion,
-			want)
+	if err := identity.Is(c.plan.Side(side).Version, c.system); err != nil {
+		return fmt.Errorf("its kubeconfig is of another API server: %w", err)
 	}
 	if identity.Date.After(c.now) {
 		c.now = identity.Date
 	}
-	if shared && c.system == "" {
-		c.system = identity.SystemUID
-	}
-	if shared && c.system != identity.SystemUID {
-		return fmt.Errorf("both sides are to see the same namespaces, and its kube-system has UID %s, that of the "+
-			"other %s", identity.SystemUID, c.system)
-	}
+	c.system = identity.SystemUID
 	return nil
 }
 
