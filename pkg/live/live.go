@@ -7,7 +7,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -112,8 +111,8 @@ func (c *checker) check(ctx context.Context) {
 		for gv, err := range served.Failed {
 			c.incomplete("asking the %s side what it serves of %s: %v", side, gv, err)
 		}
-		if served.Unready != nil && !errors.Is(served.Unready, discovery.ErrForbidden) {
-			c.incomplete("the %s side: %v", side, served.Unready)
+		if err := served.NotReady(); err != nil {
+			c.incomplete("the %s side: %v", side, err)
 		}
 	}
 	for _, collection := range c.collections() {
