@@ -93,7 +93,7 @@ func (p *placement) row(fact kubever.Resource) (Resource, error) {
 	}
 	owner, why := p.owner(fact, &row)
 	if entry, ok := p.named(fact); ok {
-		wanted := pair.Owner(p.file.Spec.Owners[entry].Owner)
+		wanted := p.file.Spec.Owners[entry].Owner
 		if err := p.admits(fact, wanted, owner); err != nil {
 			return Resource{}, p.file.Errorf(fmt.Sprintf("spec.owners[%d]", entry), "%v", err)
 		}

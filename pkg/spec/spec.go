@@ -112,18 +112,9 @@ const (
 // Layouts lists the layouts, for help texts and validation.
 var Layouts = []string{string(LayoutShared), string(LayoutSplit)}
 
-// Owner says who writes the objects of a resource, and whether both sides look at the same ones.
-type Owner string
-
-const (
-	OwnerLegacy Owner = "legacy" // one location; only the legacy side writes
-	OwnerModern Owner = "modern" // one location; only the modern side writes
-	OwnerShared Owner = "shared" // one location; both sides write different objects
-	OwnerSplit  Owner = "split"  // each side has its own objects in its own location
-)
-
 // Owners lists the owners, for help texts and validation.
-var Owners = []string{string(OwnerLegacy), string(OwnerModern), string(OwnerShared), string(OwnerSplit)}
+var Owners = []string{string(pair.OwnerLegacy), string(pair.OwnerModern), string(pair.OwnerShared),
+	string(pair.OwnerSplit)}
 
 // Host is one control-plane machine.
 type Host struct {
@@ -414,7 +405,8 @@ type EnvVar struct {
 type Owning struct {
 	// RESOURCE.GROUP, *.GROUP; the core group has no suffix; "*." is the whole core group
 	Resources []string `json:"resources"`
-	Owner     Owner    `json:"owner"`
+	// Owner says who writes the objects of the resources, and whether both sides look at the same ones.
+	Owner pair.Owner `json:"owner"`
 }
 
 // Pods makes the pods that are created through the modern API server find it, with a token that the kubelets can mount.

@@ -8,6 +8,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -36,7 +37,7 @@ func (v *validator) owners() {
 	for i := range s.Owners {
 		at, o := index("spec.owners", i), &s.Owners[i]
 		v.oneOf(at+".owner", string(o.Owner), Owners)
-		if o.Owner == OwnerSplit && s.Layout == LayoutShared {
+		if o.Owner == pair.OwnerSplit && s.Layout == LayoutShared {
 			v.addf(at+".owner", "%q: layout shared has one location for every resource; only layout split can split",
 				o.Owner)
 		}
@@ -50,7 +51,7 @@ func (v *validator) owners() {
 }
 
 // owned checks one resource of an entry against what the two versions have.
-func (v *validator) owned(at, pattern string, owner Owner) {
+func (v *validator) owned(at, pattern string, owner pair.Owner) {
 	named := SplitResource(pattern)
 	if err := malformed(pattern, named); err != "" {
 		v.addf(at, "%q: %s", strictyaml.Shorten(pattern), err)
@@ -73,9 +74,9 @@ func (v *validator) owned(at, pattern string, owner Owner) {
 		v.addf(at, "%q: %s", pattern, alwaysInDefaultStore)
 	case found && !r.In(s.Legacy.Version.Minor) && !r.In(s.Modern.Version.Minor):
 		v.addf(at, "%q: neither %s nor %s has it", pattern, s.Legacy.Version, s.Modern.Version)
-	case found && owner == OwnerLegacy && !r.In(s.Legacy.Version.Minor):
+	case found && owner == pair.OwnerLegacy && !r.In(s.Legacy.Version.Minor):
 		v.addf(at, "%q: legacy %s does not have it, so it cannot be its owner", pattern, s.Legacy.Version)
-	case found && owner == OwnerModern && !r.In(s.Modern.Version.Minor):
+	case found && owner == pair.OwnerModern && !r.In(s.Modern.Version.Minor):
 		v.addf(at, "%q: modern %s does not have it, so it cannot be its owner", pattern, s.Modern.Version)
 	case !found:
 		v.addf(at, "%q: %s", pattern, v.unknownResource(named))

@@ -76,12 +76,12 @@ func rows() map[string]row {
 	return map[string]row{
 		"kubever.Version": {pattern: versions(), maxLength: limitVersion},
 		"Layout":          {enum: spec.Layouts},
-		"Owner":           {enum: spec.Owners},
 		"FailurePolicy":   {enum: spec.FailurePolicies},
 		"UnknownFields":   {enum: spec.UnknownFieldsWords},
 		"Approval":        {enum: spec.Approvals},
 		"DeletionPolicy":  {enum: spec.DeletionPolicies},
 		"Phase":           {enum: Phases},
+		"pair.Owner":      {enum: spec.Owners},
 		"pair.Side":       {enum: sides()},
 
 		"Spec.hosts":  {required: true, minItems: 1, maxItems: limitItems, key: "name"},
