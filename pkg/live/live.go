@@ -176,7 +176,7 @@ func (c *checker) collections() []collection {
 			entry := collection{Resource: k, side: side, name: k.Name + "." + k.Group, seen: []pair.Side{side}}
 			row := &c.plan.CustomResources
 			if known := c.plan.Row(k.GroupResource()); known != nil {
-				row, entry.name = known, known.Key
+				row, entry.name = &known.Resource, known.Key
 			}
 			if c.twice(&entry, row) {
 				continue

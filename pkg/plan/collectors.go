@@ -180,15 +180,6 @@ func referencesOf(m kubever.Minor, kubelets []kubever.Minor, running []string) [
 	return refs
 }
 
-func rowOf(rows []Resource, key string) *Resource {
-	for i := range rows { // a row is too large to be copied for each comparison
-		if rows[i].Key == key {
-			return &rows[i]
-		}
-	}
-	return nil
-}
-
 func rowOfKind(rows []Resource, kind schema.GroupKind) *Resource {
 	for i := range rows {
 		if rows[i].ServesKind(kind.Group, kind.Kind) {

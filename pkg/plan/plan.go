@@ -263,22 +263,26 @@ func storeOf(stores []Store, name string) *Store {
 
 // Resource returns the row of the key, nil when there is none.
 func (p *Plan) Resource(key string) *Resource {
-	i := sort.Search(len(p.Resources), func(i int) bool { return p.Resources[i].Key >= key })
-	if i == len(p.Resources) || p.Resources[i].Key != key {
+	return rowOf(p.Resources, key)
+}
+
+// rowOf finds a row among those that are ordered by key.
+func rowOf(rows []Resource, key string) *Resource {
+	i := sort.Search(len(rows), func(i int) bool { return rows[i].Key >= key }) // copies no row: they are large
+	if i == len(rows) || rows[i].Key != key {
 		return nil
 	}
-	return &p.Resources[i]
+	return &rows[i]
 }
 
 // Row returns what the plan holds about the resource that an API server names, nil for a custom resource or one of an
 // extension API server.
-func (p *Plan) Row(gr schema.GroupResource) *pair.Resource {
-	if fact, known := kubever.ResourceFor(gr); known {
-		if row := p.Resource(fact.Key); row != nil {
-			return &row.Resource
-		}
+func (p *Plan) Row(gr schema.GroupResource) *Resource {
+	fact, known := kubever.ResourceFor(gr)
+	if !known {
+		return nil
 	}
-	return nil
+	return p.Resource(fact.Key)
 }
 
 // Controller returns a controller of a side by its name since 1.28, nil when that side's version has none of the name.

@@ -263,17 +263,17 @@ func (p *placement) followServices(rows []Resource) []Resource {
 		if fact.Follows() == "" {
 			continue
 		}
-		at := slices.IndexFunc(rows, func(r Resource) bool { return r.Key == fact.Follows() })
-		if at < 0 {
+		leader := rowOf(rows, fact.Follows())
+		if leader == nil {
 			continue
 		}
-		row.Owner = rows[at].Owner
-		row.Why = "lies where " + rows[at].Name + " lie"
+		row.Owner = leader.Owner
+		row.Why = "lies where " + leader.Name + " lie"
 		if row.Legacy.Store != "" {
-			row.Legacy.Store = rows[at].Legacy.Store
+			row.Legacy.Store = leader.Legacy.Store
 		}
 		if row.Modern.Store != "" {
-			row.Modern.Store = rows[at].Modern.Store
+			row.Modern.Store = leader.Modern.Store
 		}
 	}
 	return followed

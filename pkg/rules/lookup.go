@@ -144,11 +144,7 @@ func hasGate(p *plan.Plan, side pair.Side, gate string) bool {
 
 // rowOf is what the plan holds about the resource of a power; nil for one that neither version has.
 func rowOf(p *plan.Plan, power policy.Power) *plan.Resource {
-	fact, known := kubever.ResourceFor(schema.GroupResource{Group: power.Group, Resource: power.Resource})
-	if !known {
-		return nil
-	}
-	return p.Resource(fact.Key)
+	return p.Row(schema.GroupResource{Group: power.Group, Resource: power.Resource})
 }
 
 // makesPods reports whether pods are created through the modern API server: by users, or by its side's controllers for
