@@ -60,12 +60,43 @@ func TestCollectorFlagIsHeard(t *testing.T) {
 	p := planOf(t, withModern(text, "", "enable-garbage-collector=false"))
 	for _, side := range pair.Sides() {
 		c := p.Controller(side, "garbage-collector-controller")
-		if c.On || !strings.Contains(c.Why, "--enable-garbage-collector") {
+		if c.On || c.Why != "the spec sets --enable-garbage-collector=false" {
 			t.Errorf("%s collector: on %v, %s; want off by the flag", side, c.On, c.Why)
 		}
 	}
 	if _, changed := p.ComponentsOf(pair.Legacy, kubever.ControllerManager)[0].Arg("controllers"); changed {
 		t.Error("the legacy side has --controllers, want it left alone: its collector is off already")
+	}
+}
+
+// The reason of a controller that a list of the spec turns off does not say that the list enables it.
+func TestReasonsOfListsAgreeWithThem(t *testing.T) {
+	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "apiServer: {}, controllerManager: {}, scheduler: {}}",
+		"apiServer: {}, controllerManager: {extraArgs: [{name: controllers, value: \"*,-job\"}]}, scheduler: {}}", 1)
+	p := planOf(t, withModern(text, "", "controllers=job-controller"))
+	seen := 0
+	for _, side := range pair.Sides() {
+		for _, of := range []struct {
+			name string
+			on   bool
+		}{{"job-controller", side == pair.Modern}, {"deployment-controller", side == pair.Legacy}} {
+			want := "the spec's --controllers leaves it off"
+			if of.on {
+				want = "the spec's --controllers enables it"
+			}
+			if c := p.Controller(side, of.name); c.On != of.on || c.Why != want {
+				t.Errorf("%s %s: on %v, %q; want %v, %q", side, of.name, c.On, c.Why, of.on, want)
+			}
+			seen++
+		}
+	}
+	if seen != 4 {
+		t.Errorf("%d controllers were compared, want 4", seen)
+	}
+	without := withModern(splitSpec("1.15.12", "1.36.3", "  handedOver: [deployments.apps]\n"), "",
+		"controllers=*,-deployment-controller")
+	if _, err := tryPlan(without); err == nil || !strings.Contains(err.Error(), "--controllers leaves it off") {
+		t.Errorf("a hand-over to a controller that the list turns off: %v", err)
 	}
 }
 

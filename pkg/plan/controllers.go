@@ -70,16 +70,19 @@ func (p *placement) collectorDangers(side pair.Side, rows []Resource, controller
 func (p *placement) legacyControllers() []Controller {
 	var controllers []Controller
 	manager := p.file.Spec.Legacy.ControllerManager
-	list, why := []string{"*"}, "its version runs it by default"
+	list, given := []string{"*"}, false
 	if manager != nil {
-		if value, ok := lastValue(manager.ExtraArgs, "controllers"); ok {
-			list, why = splitList(value), "the spec's --controllers enables it"
+		var value string
+		if value, given = lastValue(manager.ExtraArgs, "controllers"); given {
+			list = splitList(value)
 		}
 	}
 	for _, fact := range kubever.Controllers(p.legacy) {
 		c := asController(pair.Legacy, fact, p.legacy)
-		c.On = enabled(fact, p.legacy, list)
-		c.Why = why
+		c.On, c.Why = enabled(fact, p.legacy, list), "its version runs it by default"
+		if given {
+			c.Why = listWhy(c.On)
+		}
 		if fact.Name == garbageCollector && c.On && manager != nil && collectorOff(manager.ExtraArgs) {
 			c.On, c.Why = false, collectorOffWhy
 		}
@@ -95,7 +98,15 @@ func (p *placement) legacyControllers() []Controller {
 	return controllers
 }
 
-const collectorOffWhy = "the spec's --enable-garbage-collector enables it"
+// listWhy is the reason where a list of the spec decides.
+func listWhy(on bool) string {
+	if on {
+		return "the spec's --controllers enables it"
+	}
+	return "the spec's --controllers leaves it off"
+}
+
+const collectorOffWhy = "the spec sets --enable-garbage-collector=false"
 
 // collectorOff reports whether the arguments turn the garbage collector off by the flag of its own.
 func collectorOff(args []spec.Arg) bool {
@@ -150,7 +161,8 @@ func (p *placement) modernControllers(rows []Resource) []Controller {
 	for _, fact := range kubever.Controllers(p.modern) {
 		c := asController(pair.Modern, fact, p.modern)
 		if ok {
-			c.On, c.Why = enabled(fact, p.modern, splitList(given)), "the spec's --controllers enables it"
+			c.On = enabled(fact, p.modern, splitList(given))
+			c.Why = listWhy(c.On)
 			if fact.Name == garbageCollector && c.On && collectorOff(manager.ExtraArgs) {
 				c.On, c.Why = false, collectorOffWhy
 			}

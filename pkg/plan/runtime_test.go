@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,50 @@ func TestRuntimeReadsWhatItPrints(t *testing.T) {
 					t.Errorf("%s, %s: Resource(%q) = %v", file, form, row.Key, found)
 				}
 			}
+		}
+	}
+}
+
+// reasons calls each for every string of a field that is named Why, or ends so, within the value.
+func reasons(v reflect.Value, each func(reflect.Value)) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			reasons(v.Elem(), each)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			reasons(v.Index(i), each)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			if field.IsExported() && strings.HasSuffix(field.Name, "Why") && field.Type.Kind() == reflect.String {
+				each(v.Field(i))
+			} else if field.IsExported() {
+				reasons(v.Field(i), each)
+			}
+		}
+	}
+}
+
+// A reason is for people: it is in no file that components read, whatever fields a plan gets.
+func TestRuntimeHoldsNoReason(t *testing.T) {
+	for _, file := range []string{"pods-1.10-1.36.yaml", "gateway-1.15-1.36.yaml"} {
+		p := readPlan(t, "../../examples/"+file)
+		set := 0
+		reasons(reflect.ValueOf(p), func(v reflect.Value) { v.SetString("a reason"); set++ })
+		if set < 100 {
+			t.Errorf("%s: %d reasons in the plan, want hundreds", file, set)
+		}
+		reasons(reflect.ValueOf(p.Runtime()), func(v reflect.Value) {
+			if v.String() != "" {
+				t.Errorf("%s: a Runtime has a reason", file)
+			}
+		})
+		data, err := p.Runtime().Format()
+		if err != nil || bytes.Contains(data, []byte("a reason")) {
+			t.Errorf("%s: the file has a reason, or none was printed: %v", file, err)
 		}
 	}
 }
