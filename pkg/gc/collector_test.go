@@ -1,6 +1,8 @@
 package gc_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/kubefusion/fusionctl/pkg/gc"
@@ -89,6 +91,55 @@ func TestJointDeletesForAbsentOwnersAlone(t *testing.T) {
 	for seen := gc.Undecided; seen <= gc.NamespacedOwner; seen++ {
 		if deletes := joint.Outcome(seen) == gc.Deleted; deletes != (seen == gc.Absent) {
 			t.Errorf("Outcome(%d) = %s", seen, joint.Outcome(seen))
+		}
+	}
+}
+
+// The text of rule FUS061 names the minors in which the table has a collector delete for each sight of that rule.
+func TestMistakenNamesTheMinorsOfTheTable(t *testing.T) {
+	for seen := gc.UnknownKind; seen <= gc.NamespacedOwner; seen++ {
+		if seen.Rule("Deployment") != "FUS061" {
+			continue
+		}
+		var ranges []string
+		first, last := kubever.Minor(0), kubever.Minor(0)
+		for _, m := range append(kubever.Minors(), 0) {
+			collector := kubever.GarbageCollectorIn(m)
+			switch deletes := collector.Outcome(seen) == gc.Deleted; {
+			case deletes && first == 0:
+				first, last = m, m
+			case deletes:
+				last = m
+			case first != 0:
+				ranges = append(ranges, fmt.Sprintf("of %s to %s", first, last))
+				first = 0
+			}
+		}
+		about := map[gc.Sight]string{gc.UnservedVersion: " when they get a 404 for an API version",
+			gc.ClusterOwner:    " when they look up a cluster-scoped owner",
+			gc.NamespacedOwner: " when they look up a namespaced owner"}[seen]
+		if len(ranges) == 0 {
+			continue // no version deletes for it
+		}
+		if want := strings.Join(ranges, " and ") + about; about == "" || !strings.Contains(gc.Mistaken, want) {
+			t.Errorf("sight %d: the text lacks %q: %s", seen, want, gc.Mistaken)
+		}
+	}
+}
+
+// In a list of names without a * the entry -NAME changes nothing: the fix has to say what does.
+func TestTurnOffSaysBothEdits(t *testing.T) {
+	fix := gc.TurnOff("legacy", "garbagecollector")
+	for _, want := range []string{"take garbagecollector out of --controllers", "legacy side",
+		"or, where that has a * or is not set, add -garbagecollector"} {
+		if !strings.Contains(fix, want) {
+			t.Errorf("%q lacks %q", fix, want)
+		}
+	}
+	for minor, want := range map[kubever.Minor]string{15: "garbagecollector", 27: "garbagecollector",
+		28: "garbage-collector-controller", 36: "garbage-collector-controller"} {
+		if got := kubever.GarbageCollectorName(minor); got != want {
+			t.Errorf("the garbage collector of %s is called %s, want %s", minor, got, want)
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package gc
 
+import "fmt"
+
 // Rule is the ID of the rule that reports a collector which sees an owner of this kind so, and deletes the dependents.
 func (s Sight) Rule(ownerKind string) string {
 	switch {
@@ -13,8 +15,10 @@ func (s Sight) Rule(ownerKind string) string {
 
 // Mistaken and MirrorPods are why rules FUS061 and FUS062 exist, wherever they are reported.
 const (
-	Mistaken = "Garbage collectors before 1.10 take an owner for absent when they get a 404 for an API version that " +
-		"is not served, or for a cluster-scoped owner that they looked up in the dependent's namespace."
+	Mistaken = "Garbage collectors of old versions take an owner for absent that may exist: those of 1.6 to 1.9 when " +
+		"they get a 404 for an API version that is not served, those of 1.6 to 1.8 when they look up a " +
+		"cluster-scoped owner in the dependent's namespace, those of 1.6 to 1.8 and of 1.11 to 1.19 when they look " +
+		"up a namespaced owner of a dependent that is in no namespace."
 	MirrorPods = "Since 1.17 kubelets set their node as the owner of mirror pods. Garbage collectors before 1.9 look " +
 		"up the node in the pod's namespace, do not find it and delete the mirror pod."
 )
@@ -40,4 +44,11 @@ func (s Sight) words() (w struct{ key, why string }) {
 		w.key, w.why = "namespaced owner", "looks up a namespaced owner, and the object is in no namespace"
 	}
 	return w
+}
+
+// TurnOff is the fix that turns off the garbage collector of a side, whose version calls it name. In --controllers the
+// first entry that names a controller decides, and without a * nothing else runs: there -NAME changes nothing.
+func TurnOff(side, name string) string {
+	return fmt.Sprintf("take %[2]s out of --controllers of the controller manager of the %[1]s side or, where that "+
+		"has a * or is not set, add -%[2]s to it: *,-%[2]s", side, name)
 }

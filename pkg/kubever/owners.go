@@ -86,6 +86,16 @@ func GarbageCollectorIn(m Minor) gc.Collector {
 	return collector
 }
 
+// GarbageCollectorName is what --controllers calls the garbage collector of the minor: for an unknown one, its name
+// since 1.28.
+func GarbageCollectorName(m Minor) string {
+	fact, _ := ControllerByName("garbage-collector-controller")
+	if name, known := fact.NameIn(m); known {
+		return name
+	}
+	return fact.Name
+}
+
 // GarbageCollectorKnows reports whether the minor's garbage collector knows the kind in some version: from 1.7 on what
 // discovery shows, in 1.6 what is compiled in. Custom resources are not known here.
 func GarbageCollectorKnows(gk schema.GroupKind, m Minor) bool {

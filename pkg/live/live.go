@@ -7,6 +7,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -111,8 +112,8 @@ func (c *checker) check(ctx context.Context) {
 		for gv, err := range served.Failed {
 			c.incomplete("asking the %s side what it serves of %s: %v", side, gv, err)
 		}
-		if err := served.NotReady(); err != nil {
-			c.incomplete("the %s side: %v", side, err)
+		if served.Unready != nil && !errors.Is(served.Unready, discovery.ErrForbidden) {
+			c.incomplete("the %s side: %v", side, served.Unready)
 		}
 	}
 	for _, collection := range c.collections() {
@@ -136,13 +137,20 @@ func (c *checker) identify(ctx context.Context, side pair.Side) error {
 	if err != nil {
 		return err
 	}
-	if err := identity.Is(c.plan.Side(side).Version, c.system); err != nil {
-		return fmt.Errorf("its kubeconfig is of another API server: %w", err)
+	if want := c.plan.Side(side).Version; identity.Is(want, "") != nil {
+		return fmt.Errorf("its kubeconfig leads to a server of version %q, and the plan has %s", identity.GitVersion,
+			want)
 	}
 	if identity.Date.After(c.now) {
 		c.now = identity.Date
 	}
-	c.system = identity.SystemUID
+	if shared && c.system == "" {
+		c.system = identity.SystemUID
+	}
+	if shared && c.system != identity.SystemUID {
+		return fmt.Errorf("both sides are to see the same namespaces, and its kube-system has UID %s, that of the "+
+			"other %s", identity.SystemUID, c.system)
+	}
 	return nil
 }
 

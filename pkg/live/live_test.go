@@ -319,7 +319,7 @@ func TestWrongServersAreIncomplete(t *testing.T) {
 	p.wants("incomplete", "the modern side", `version "v1.10.13"`)
 	p = newPair(t, "1.10.13", "")
 	p.modern.objects["/api/v1/namespaces"] = []obj{{"metadata": obj{"name": "kube-system", "uid": "another"}}}
-	p.wants("incomplete", "has UID \"another\"")
+	p.wants("incomplete", "has UID another")
 	p = newPair(t, "1.10.13", "")
 	p.legacy.fails["/version"] = errors.New("connection refused")
 	p.wants("incomplete", "the legacy side", "connection refused")

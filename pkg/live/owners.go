@@ -387,7 +387,7 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 		why += ", which the other side has"
 	}
 	collector := "its garbage collector deletes them"
-	f.Fix = fmt.Sprintf("add -garbagecollector to --controllers of the controller manager of the %s side", of.side)
+	f.Fix = gc.TurnOff(string(of.side), kubever.GarbageCollectorName(c.plan.Side(of.side).Version.Minor))
 	if !c.collects(of.side) {
 		f.Severity = finding.Info
 		collector = "its garbage collector, which is off, would delete them"

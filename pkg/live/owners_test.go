@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/discovery"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/gc"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -32,6 +35,10 @@ func TestOwnersOfTheOtherSide(t *testing.T) {
 	p.legacy.put("/apis/apps/v1/replicasets", `{metadata: {name: web, namespace: shop, uid: r1}}`)
 	p.shared("/api/v1/pods", owned("web-1", "apps/v1", "ReplicaSet", "web", "r1"))
 	p.wants("FUS060 error", "the modern side (1.36) serves that kind", "its garbage collector deletes them")
+	fix := gc.TurnOff("modern", "garbage-collector-controller")
+	if found := p.check().Findings; !slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Fix == fix }) {
+		t.Errorf("no finding has the fix %q: %+v", fix, found)
+	}
 
 	// A version that a new collector does not have is none of its business.
 	p = newPair(t, "1.10.13", `extraArgs: [{name: controllers, value: "*"}]`)

@@ -39,7 +39,8 @@ func collectorRules() []rule {
 			ID: "FUS061", Title: "An old garbage collector takes an unserved version for an absent owner",
 			Why: "From 1.6 to 1.9 the garbage collector checks that the kind exists without looking at the " +
 				"version, and then gets the owner in the version of the reference. Where the server has the kind in " +
-				"another version only, the answer is 404, and the object is deleted.",
+				"another version only, the answer is 404, and the object is deleted. What clients write as owners is " +
+				"not in a plan: checks of stores and servers report other mistakes by this ID, up to 1.19.",
 			Legacy: kubever.Range{From: 6, To: 9}, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
 				Seen: "1.6.13 with its default controllers beside 1.36.3: the pods of a Deployment created " +
@@ -131,13 +132,13 @@ func collectorRules() []rule {
 	}
 }
 
-// absentOwner and misled part the dangers by built-in owners: the owner is in the other store, or the version of the
-// reference is not served.
+// absentOwner and misled part the dangers by built-in owners, as checks of stores and servers do: the owner is in the
+// other store, or the collector takes it for absent without having looked where it is.
 func absentOwner(d plan.CollectorDanger) bool {
-	return !d.Custom() && d.Seen != gc.ClusterOwner && d.Seen != gc.UnservedVersion
+	return !d.Custom() && d.Seen.Rule(d.Owner) == "FUS060"
 }
 
-func misled(d plan.CollectorDanger) bool { return !d.Custom() && d.Seen == gc.UnservedVersion }
+func misled(d plan.CollectorDanger) bool { return !d.Custom() && d.Seen.Rule(d.Owner) == "FUS061" }
 
 func collecting(p *plan.Plan, of func(plan.CollectorDanger) bool) []finding.Finding {
 	var found []finding.Finding
@@ -159,11 +160,9 @@ func collecting(p *plan.Plan, of func(plan.CollectorDanger) bool) []finding.Find
 			continue
 		}
 		name := p.Controller(side, garbageCollector).Name
-		fix := fmt.Sprintf("remove --controllers of the %s controller manager from extraArgs, or add -%s to it", side,
-			name)
+		fix := gc.TurnOff(string(side), name)
 		if len(p.ComponentsOf(side, kubever.ControllerManager)) == 0 {
-			fix = fmt.Sprintf("run the %s controller manager with --controllers=*,-%s and add that to "+
-				"spec.%s.controllerManager", side, name, side)
+			fix += fmt.Sprintf(", and add that to spec.%s.controllerManager", side)
 		}
 		found = append(found, finding.Finding{Subject: string(side) + " " + name, Message: clauses[0], Fix: fix,
 			Related: slices.Compact(owners)})

@@ -11,6 +11,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/gc"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
@@ -298,8 +299,9 @@ func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.
 	if plane.Collector.Runs {
 		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s) deletes %s owned by %s %s: it %s", side,
 			plane.Version, objects, kind.APIVersion, kind.Kind, why)
-		f.Fix = fmt.Sprintf("add -garbagecollector to --controllers of the controller manager of the %s side, or set "+
-			"owner shared for the resource of these owners", side)
+		version, _ := kubever.Parse(plane.Version)
+		f.Fix = fmt.Sprintf("%s; or set owner shared for the resource of these owners",
+			gc.TurnOff(string(side), kubever.GarbageCollectorName(version.Minor)))
 	} else {
 		f.Severity = finding.Info
 		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s), which is off, would delete %s owned by "+

@@ -389,6 +389,13 @@ func TestScanFinds(t *testing.T) {
 					t.Errorf("the key %q is not that of one finding: %s", f.Key, f.Message)
 				}
 				keys[f.Key] = true
+				for side, name := range map[string]string{"legacy": "garbagecollector",
+					"modern": "garbage-collector-controller"} {
+					if strings.HasPrefix(f.Message, "the garbage collector of the "+side+" side") &&
+						f.Severity == finding.Error && !strings.HasPrefix(f.Fix, gc.TurnOff(side, name)) {
+						t.Errorf("%s: fix %q, want %q", f.Message, f.Fix, gc.TurnOff(side, name))
+					}
+				}
 				if i := slices.IndexFunc(Rules(), func(c finding.Rule) bool {
 					return c.ID == f.Rule
 				}); i < 0 || Rules()[i].Severity < f.Severity {
