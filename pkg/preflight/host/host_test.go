@@ -106,6 +106,8 @@ func TestKubelet(t *testing.T) {
 	}{
 		{[]string{"/usr/bin/kubelet", "--pod-manifest-path=/etc/kubelet.d", "--v=2"}, "/etc/kubelet.d", false},
 		{[]string{"/hyperkube", "kubelet", "--pod-manifest-path", "/etc/kubelet.d"}, "/etc/kubelet.d", false},
+		{[]string{"kubelet", "--pod_manifest_path=/etc/kubelet.d"}, "/etc/kubelet.d", false},
+		{[]string{"kubelet", "--pod_manifest_path", "/etc/kubelet.d"}, "/etc/kubelet.d", false},
 		{[]string{"kubelet", "--config=" + config}, "/etc/kubelet.d", false},
 		{[]string{"kubelet", "--config", old}, "/etc/kubelet.d", false},
 		{[]string{"kubelet", "--config=" + directory}, directory, false},

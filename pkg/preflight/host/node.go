@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/preflight"
 	"github.com/kubefusion/fusionctl/pkg/restart/cri"
 )
@@ -62,12 +63,12 @@ func (r *reader) findKubelet(proc string) []string {
 	return nil
 }
 
-// argument is the last value of an argument of a command line.
+// argument is the last value of an argument of a command line, whose name is given with dashes.
 func argument(command []string, name string) string {
 	value := ""
 	for i, word := range command {
 		flag, given, ok := strings.Cut(word, "=")
-		if strings.TrimLeft(flag, "-") != name || !strings.HasPrefix(word, "-") {
+		if kubever.FlagName(strings.TrimLeft(flag, "-")) != name || !strings.HasPrefix(word, "-") {
 			continue
 		}
 		if value = given; !ok && i+1 < len(command) {
