@@ -128,9 +128,6 @@ const (
 	// BehaviourWatchListHeeded: kube-apiserver carries out or refuses a watch with sendInitialEvents; older ones do
 	// not know it, and the client waits without end for the mark behind the initial events.
 	BehaviourWatchListHeeded
-	// BehaviourWebsocketExecNeedsCreate: exec, attach and port-forward over websocket need create as well as get,
-	// unless ABAC decides: its question about create still calls itself read-only.
-	BehaviourWebsocketExecNeedsCreate
 	// BehaviourContainerHashJSON: kubelets hash the JSON of a container.
 	BehaviourContainerHashJSON
 	// BehaviourContainerHashNameImage: kubelets hash the name and the image of a container alone.
@@ -202,7 +199,6 @@ var behaviourNames = [...]string{
 	BehaviourUndecryptableItemsOmitted: "undecryptable-items-omitted",
 	BehaviourUnseenOnEtcdBefore34:      "unseen-on-etcd-before-3.4",
 	BehaviourWatchListHeeded:           "watch-list-heeded",
-	BehaviourWebsocketExecNeedsCreate:  "websocket-exec-needs-create",
 	BehaviourContainerHashJSON:         "container-hash-json",
 	BehaviourContainerHashNameImage:    "container-hash-name-image",
 	BehaviourContainerHashStruct:       "container-hash-struct",

@@ -377,7 +377,6 @@ func TestBehavioursOfPatchReleases(t *testing.T) {
 // Behaviours that rest on a feature gate or a flag's default must agree with those tables.
 func TestBehavioursAgreeWithGates(t *testing.T) {
 	for behaviour, gate := range map[Behaviour]string{
-		BehaviourWebsocketExecNeedsCreate:  "AuthorizePodWebsocketUpgradeCreatePermission",
 		BehaviourBoundTokens:               "TokenRequest",
 		BehaviourDualStackServices:         "IPv6DualStack",
 		BehaviourTokenProjectionMountable:  "TokenRequestProjection",

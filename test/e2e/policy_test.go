@@ -204,8 +204,8 @@ func TestServersAskTheWebhook(t *testing.T) {
 				}
 				server := r.StartAPIServer("apiserver", release.Minor, args)
 				server.WaitReady()
-				askAll(t, server, readRules(t, file),
-					kubever.Behaves(kubever.BehaviourWebsocketExecNeedsCreate, release.Minor))
+				gate, _ := kubever.Gate("AuthorizePodWebsocketUpgradeCreatePermission").At(release.Minor)
+				askAll(t, server, readRules(t, file), gate.Default)
 
 				must(t, os.WriteFile(file,
 					[]byte(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"mallory","resource":"configmaps","namespace":"default"}}`), 0o600))
