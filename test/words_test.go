@@ -34,7 +34,7 @@ var words = []struct {
 var quotes = []string{"test/words_test.go"}
 
 // names are words of others: a user of the operating system, a Go name, a user name in an example.
-var names = regexp.MustCompile(`NoBody|\bnobody +=|number\(nobody\)|as nobody|"somebody"`)
+var names = regexp.MustCompile(`NoBody|\bnobody +=|number\(nobody\)|[Rr]uns? as nobody\b|"somebody"`)
 
 // TestWords refuses words that the field has others for: in code, comments, pages and templates, not in tests.
 func TestWords(t *testing.T) {

@@ -62,8 +62,8 @@ func (s *Server) Discover(ctx context.Context) (*discovery.Result, error) {
 	case err != nil:
 		return nil, fmt.Errorf("asking %s what it serves: /api/v1: %w", s.name, err)
 	case len(result.Named(schema.GroupResource{Resource: "namespaces"})) == 0 || len(d.order) < 2:
-		return nil, wrong("asking %s what it serves: it lists %d groups and %d resources; may this user read /api "+
-			"and /apis?",
+		return nil, wrong("asking %s what it serves: it lists %d groups and %d resources; has this user permission "+
+			"to get /api and /apis?",
 			s.name, len(d.order), len(result.Resources))
 	}
 	// A server that was ready before and is ready now has not started in between, or was asked by way of several.

@@ -115,19 +115,26 @@ func (c *cluster) client(side pair.Side) *client { return c.clients[side] }
 // identify makes sure that an API server is the plan's. Two kubeconfigs of one server, or one of another cluster, would
 // make every owner look absent.
 func (c *cluster) identify(ctx context.Context, side pair.Side, identity discovery.Identity) error {
-	if c.sharesNamespaces() {
-		o, err := c.client(side).get(ctx, c.namespaces(side), "", metav1.NamespaceSystem)
-		if err != nil {
-			return err
-		}
-		identity.SystemUID = string(o.UID)
+	if err := identity.Is(c.layout.plan.Side(side).Version, ""); err != nil {
+		return fmt.Errorf("the %s kubeconfig is of another API server: %w", side, err)
+	}
+	if !c.sharesNamespaces() {
+		return nil
+	}
+	o, err := c.client(side).get(ctx, c.namespaces(side), "", metav1.NamespaceSystem)
+	if err != nil {
+		return err
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if err := identity.Is(c.layout.plan.Side(side).Version, c.identity); err != nil {
-		return fmt.Errorf("the %s kubeconfig is of another API server: %w", side, err)
+	if c.identity == "" {
+		c.identity = string(o.UID)
 	}
-	c.identity = identity.SystemUID
+	if c.identity != string(o.UID) {
+		return fmt.Errorf("the two sides are to share namespaces, and %s is not the same object on the %s side as on "+
+			"the other (UID %s, want %s): %w",
+			metav1.NamespaceSystem, side, o.UID, c.identity, discovery.ErrWrongServer)
+	}
 	return nil
 }
 

@@ -158,7 +158,6 @@ func (c *cluster) believe(ctx context.Context, side pair.Side, seen []schema.Gro
 	if err != nil {
 		return listed.doubted(fmt.Errorf("listing the definitions of the %s side: %w", side, err)), nil
 	}
-	// Not NotReady: who deletes what looks absent has to know that the server was ready.
 	unready := result.Unready
 	if errors.Is(unready, discovery.ErrForbidden) {
 		unready = fmt.Errorf("%w (grant the controllers permission to get it)", unready)

@@ -35,8 +35,7 @@ type Identity struct {
 	Date       time.Time       // by the server's clock, to the second; zero when it did not say
 }
 
-// Is compares the identity with what was planned: the minor version and, unless it is "", the UID of kube-system, which
-// sides that see the same namespaces share.
+// Is compares the identity with what was planned: the minor version and, unless it is "", the UID of kube-system.
 // Errors: ErrWrongServer, wrapped. Two kubeconfigs that lead to one server, or one that leads to another cluster, would
 // make every owner look absent.
 func (i Identity) Is(version kubever.Version, systemUID string) error {
@@ -44,8 +43,7 @@ func (i Identity) Is(version kubever.Version, systemUID string) error {
 		return fmt.Errorf("the server is of version %q, and the plan has %s: %w", i.GitVersion, version, ErrWrongServer)
 	}
 	if systemUID != "" && i.SystemUID != systemUID {
-		return fmt.Errorf("namespace kube-system has UID %q, want %q as on the other side: %w", i.SystemUID, systemUID,
-			ErrWrongServer)
+		return fmt.Errorf("namespace kube-system has UID %q, want %q: %w", i.SystemUID, systemUID, ErrWrongServer)
 	}
 	return nil
 }

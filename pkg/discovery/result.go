@@ -62,19 +62,12 @@ func (r *Result) Failure(groups ...string) error {
 	return nil
 }
 
-// NotReady is Unready, and nil for a server that does not permit the question whether it is ready.
-func (r *Result) NotReady() error {
-	if errors.Is(r.Unready, ErrForbidden) {
-		return nil
-	}
-	return r.Unready
-}
-
-// Gaps joins all reasons for which the result may lack something that the server has; nil when there is none.
+// Gaps joins all reasons for which the result may lack something that the server has; nil when there is none. A server
+// that does not permit the question whether it is ready counts as ready.
 func (r *Result) Gaps() error {
 	var problems []error
-	if err := r.NotReady(); err != nil {
-		problems = append(problems, err)
+	if r.Unready != nil && !errors.Is(r.Unready, ErrForbidden) {
+		problems = append(problems, r.Unready)
 	}
 	for _, gv := range r.failed() {
 		problems = append(problems, fmt.Errorf("listing the resources of %s: %w", gv, r.Failed[gv]))

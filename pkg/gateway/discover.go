@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
@@ -77,8 +79,8 @@ func (g *Gateway) refreshSide(ctx context.Context, s *side) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	served, err := Served(ctx, s.own, g.plan.Side(s.name).Version)
-	if err == nil {
-		err = served.NotReady() // what single groups do not say is in the table
+	if err == nil && served.Unready != nil && !errors.Is(served.Unready, discovery.ErrForbidden) {
+		err = served.Unready // what single groups do not say is in the table
 	}
 	was := k.err
 	if k.err = err; err != nil {

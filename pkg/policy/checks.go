@@ -275,13 +275,14 @@ func (v *validation) checkAnonymous(line *checkedLine, rule Rule) {
 			v.addSeverity(finding.Error, "FUS209", line.column("nonResourcePath"), rule.who(),
 				rule.suggest(func(r *Rule) {
 					r.Readonly = true
-				}), "requests without any credentials may write to path %q", rule.NonResourcePath)
+				}), "requests without any credentials have permission for every method on path %q",
+				rule.NonResourcePath)
 		case !slices.ContainsFunc(harmless, func(path string) bool { return pathObject(path).covers(p.object) }):
 			v.add("FUS209", line.column("nonResourcePath"), rule.who(), rule.suggest(func(r *Rule) {
 				r.NonResourcePath = "/healthz"
 			}),
-				"requests without any credentials may read path %q, which shows more than the server's health: "+
-					"discovery, metrics, perhaps logs and profiles", rule.NonResourcePath)
+				"requests without any credentials have permission to get path %q, which shows more than the "+
+					"server's health: discovery, metrics, perhaps logs and profiles", rule.NonResourcePath)
 		}
 	}
 }

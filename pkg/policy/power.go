@@ -26,8 +26,10 @@ func Powers() []Power {
 		{Resource: "pods", Account: "may create a pod there that runs as any service account",
 			Opens:     "exec, attach, port-forward and proxy",
 			OpensRead: "exec, attach and port-forward over websockets, and proxy"},
-		{Resource: "secrets", Account: "may read tokens of the service accounts there, and create more",
-			AccountRead: "may read tokens of the service accounts there"},
+		{Resource: "secrets",
+			Account: "may act as any service account there: permission to get and list their tokens, " +
+				"and to create more",
+			AccountRead: "may act as service accounts there that have token secrets: permission to get and list these"},
 		{Resource: "serviceaccounts", Account: "may request a token of any service account there"},
 		{Resource: "replicationcontrollers", PodsBy: "replicationcontroller-controller", Account: byTemplate},
 		{Group: "batch", Resource: "cronjobs", PodsBy: "cronjob-controller", Account: byTemplate},

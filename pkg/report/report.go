@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/graph"
@@ -297,7 +299,7 @@ func risk(g policy.Grant) string {
 	if g.Purpose != policy.ForUsers || g.ReadOnly {
 		return ""
 	}
-	wide := slices.Contains(g.Namespaces, "*") || slices.Contains(g.Namespaces, "kube-system")
+	wide := slices.Contains(g.Namespaces, "*") || slices.Contains(g.Namespaces, metav1.NamespaceSystem)
 	everything := slices.Contains(g.Resources, "*")
 	switch {
 	case everything && slices.Contains(g.APIGroups, "*"):

@@ -223,7 +223,7 @@ func (in *Input) podsAndNodes() string {
 			"over to the modern one, one node after the other.", p.Kubelet, enumerated(names))
 	}
 	if p.ModernKubelet != nil && len(names) == 0 {
-		text += fmt.Sprintf(" Others, %s, may be connected to the modern one: the plan gives them their rights.",
+		text += fmt.Sprintf(" Others, %s, may be connected to the modern one: the plan gives them their permissions.",
 			p.ModernKubelet)
 	}
 	if len(in.Runbook) > 0 {

@@ -29,7 +29,7 @@ func nodeRules() []rule {
 			Good: example{kubelet: modernNodes}.String(),
 		}, unreadByLegacy},
 		{finding.Rule{
-			ID: "FUS281", Title: "Kubelets at the modern API server have no rights there, or too many",
+			ID: "FUS281", Title: "Kubelets at the modern API server have no permissions there, or too many",
 			Why: "A kubelet whose requests are refused renews no Lease: after 40 s its node is NotReady, and its " +
 				"pods are evicted. It cannot start a container again either, because it may not list services. The " +
 				"Node authorizer allows exactly what a kubelet needs; without the admission plugin NodeRestriction a " +
@@ -37,7 +37,7 @@ func nodeRules() []rule {
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "plugin/pkg/auth/authorizer/node and " +
 				"plugin/pkg/admission/noderestriction of 1.8 to 1.36",
-				Seen: "a node whose kubelet 1.36.3 had no rights at 1.36.3 was NotReady after 38 s"},
+				Seen: "a node whose kubelet 1.36.3 had no permissions at 1.36.3 was NotReady after 38 s"},
 			Bad:  example{kubelet: modernNodes, modernServer: args("authorization-mode=ABAC")}.String(),
 			Good: example{kubelet: modernNodes}.String(),
 		}, rightsOfKubelets},

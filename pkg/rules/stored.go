@@ -409,8 +409,8 @@ func oneSidedAdmission(p *plan.Plan) []finding.Finding {
 	for _, key := range webhookKeys {
 		if r := p.Resource(key); r != nil && !r.VisibleToBoth() && len(r.Modern.Serves) > 0 {
 			found = append(found, finding.Finding{Subject: r.Name, Severity: finding.Info, Related: both,
-				Message: fmt.Sprintf("those of one side are not called for writes through the other; users may write "+
-					"%s through both", strings.Join(first(both, 5), ", ")),
+				Message: fmt.Sprintf("those of one side are not called for writes through the other; users have "+
+					"permission to write %s through both", strings.Join(first(both, 5), ", ")),
 				Fix: fmt.Sprintf("register webhooks that guard %s on both sides", first(both, 1)[0])})
 		}
 	}

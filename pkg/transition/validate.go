@@ -84,17 +84,15 @@ func (s *Step) validate() error {
 	return nil
 }
 
-// object is what an action changes: the file, the unit, the record of objects, and more than one of them where it has
-// more than one.
+// object is the file, the unit or the record of objects that an action changes.
 func (a *Action) object() string {
-	object := a.Unit
-	if a.File != nil {
-		object += " " + a.File.Path
+	switch {
+	case a.File != nil:
+		return a.File.Path
+	case a.Objects != nil:
+		return a.Objects.Record
 	}
-	if a.Objects != nil {
-		object += " " + a.Objects.Record
-	}
-	return object
+	return a.Unit
 }
 
 // changes says what an action changes, as New writes it into titles; "" for what changes nothing by itself.
@@ -178,7 +176,7 @@ func (a *Action) validate() error {
 				f.Mode)
 		}
 	}
-	if a.Was != nil && (a.File == nil || a.Was.Path != a.File.Path) {
+	if a.Was != nil && a.Was.Path != a.File.Path {
 		return fmt.Errorf("replaces %q", a.Was.Path)
 	}
 	for _, c := range slices.Concat(a.Before, a.After) {

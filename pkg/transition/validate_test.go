@@ -27,25 +27,19 @@ func TestValidateWantsWhatNewWrites(t *testing.T) {
 		step Step
 		ok   bool
 	}{
-		"a put":               {here, put("/etc/a"), true},
-		"a unit":              {here, unit("etcd.service", "start etcd"), true},
-		"an option of ssh":    {Host{"cp-1", "-oProxyCommand=id"}, put("/etc/a"), false},
-		"a zone":              {Host{"cp-1", "fe80::1%$(id)"}, put("/etc/a"), false},
-		"a host above":        {Host{"..", "192.0.2.1"}, with(func(s *Step) { s.Host = ".." }), false},
-		"no host":             {here, with(func(s *Step) { s.Host = "cp-2" }), false},
-		"a path above":        {here, put("/../../etc/a"), false},
-		"a relative path":     {here, put("etc/a"), false},
-		"another title":       {here, with(func(s *Step) { s.Do.File = file("/etc/shadow") }), false},
-		"another way back":    {here, with(func(s *Step) { s.Undo.File = file("/etc/shadow") }), false},
-		"another file before": {here, with(func(s *Step) { s.Do.Was = file("/etc/shadow") }), false},
-		"no file":             {here, with(func(s *Step) { s.Do.File = nil }), false},
-		"set user id":         {here, with(func(s *Step) { s.Do.File.Mode = 1<<23 | 0o755 }), false},
-		"a file before none":  {here, with(func(s *Step) { s.Do = &Action{Kind: RunChecks, Was: file("/a")} }), false},
-		"another unit, behind a file": {here, with(func(s *Step) {
-			*s = unit("etcd.service", "start etcd")
-			s.Do.File = file("/a")
-			s.Undo = &Action{Kind: StopUnit, Unit: "sshd.service", File: file("/a")}
-		}), false},
+		"a put":                  {here, put("/etc/a"), true},
+		"a unit":                 {here, unit("etcd.service", "start etcd"), true},
+		"an option of ssh":       {Host{"cp-1", "-oProxyCommand=id"}, put("/etc/a"), false},
+		"a zone":                 {Host{"cp-1", "fe80::1%$(id)"}, put("/etc/a"), false},
+		"a host above":           {Host{"..", "192.0.2.1"}, with(func(s *Step) { s.Host = ".." }), false},
+		"no host":                {here, with(func(s *Step) { s.Host = "cp-2" }), false},
+		"a path above":           {here, put("/../../etc/a"), false},
+		"a relative path":        {here, put("etc/a"), false},
+		"another title":          {here, with(func(s *Step) { s.Do.File = file("/etc/shadow") }), false},
+		"another way back":       {here, with(func(s *Step) { s.Undo.File = file("/etc/shadow") }), false},
+		"another file before":    {here, with(func(s *Step) { s.Do.Was = file("/etc/shadow") }), false},
+		"no file":                {here, with(func(s *Step) { s.Do.File = nil }), false},
+		"set user id":            {here, with(func(s *Step) { s.Do.File.Mode = 1<<23 | 0o755 }), false},
 		"an unknown action":      {here, with(func(s *Step) { s.Do.Kind = "other" }), false},
 		"an option of systemctl": {here, unit("--root=x.service", "start --root=x"), false},
 		"another unit":           {here, unit("sshd.service", "start etcd"), false},

@@ -128,8 +128,8 @@ func (e *RefusedError) Error() string {
 	return "it cannot be handed over:\n  " + strings.Join(reasons, "\n  ") + more
 }
 
-// GoneError says that of the objects that were handed over so many are in neither store as nobody deletes: a store that
-// was emptied looks like that.
+// GoneError says that of the objects that were handed over so many are in neither store as no client deletes: a
+// store that was emptied looks like that.
 type GoneError struct {
 	Keys   []string `json:"keys"` // the first of them
 	Gone   int      `json:"gone"`

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -188,9 +187,6 @@ func overdue(cronJob map[string]any, limit int, now time.Time) string {
 		since = slices.MaxFunc([]time.Time{since, deadline}, time.Time.Compare)
 	}
 	since = since.In(now.Location())
-	if strings.Contains(text, "TZ=") && !strings.Contains(text, " ") { // the parser takes what is before the blank
-		return fmt.Sprintf("has the schedule %q: want a zone and a schedule", text)
-	}
 	schedule, err := cron.ParseStandard(text)
 	if err != nil {
 		return fmt.Sprintf("has the schedule %q: %v", text, err)

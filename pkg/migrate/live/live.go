@@ -426,7 +426,7 @@ func (o Objects) StorageHashes(ctx context.Context, apiVersion string) (map[stri
 func (o Objects) Sight(ctx context.Context, apiVersion string) (witness.Sight, error) {
 	seen := witness.Sight{Objects: map[string]witness.Object{}}
 	namespaces := discovery.Resource{GroupVersion: schema.GroupVersion{Version: "v1"}, Name: "namespaces"}
-	if err := o.mark(ctx, &seen, witness.KubeSystem, namespaces.Object("", "kube-system")); err != nil {
+	if err := o.mark(ctx, &seen, witness.KubeSystem, namespaces.Object("", metav1.NamespaceSystem)); err != nil {
 		return seen, err
 	}
 	var listed discovery.Resource
