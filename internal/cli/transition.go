@@ -40,14 +40,6 @@ type transitionRequest struct {
 	output               string
 }
 
-// transitionFile is a transition in a file.
-type transitionFile struct {
-	Schema string `json:"schema"`
-	transition.Transition
-}
-
-const transitionSchema = "fusionctl/transition/v1"
-
 // transitionWait is how long a component may take to start or to stop, by default.
 const transitionWait = 3 * time.Minute
 
@@ -199,11 +191,11 @@ func runTransitionPlan(ctx context.Context, req transitionRequest, streams Strea
 			// what does not run yet is known from when it does
 			t.Watch.Seen, _ = new(local.Host).Look(ctx, "", t.Watch) //nolint:errcheck
 		}
-		data, err := json.Marshal(transitionFile{transitionSchema, t})
+		data, err := t.Marshal()
 		if err != nil {
 			return err
 		}
-		if err := writePlan(req.file, append(data, '\n')); err != nil {
+		if err := writePlan(req.file, data); err != nil {
 			return err
 		}
 	}
@@ -278,14 +270,11 @@ func readTransition(file string) (*transition.Transition, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	var t transitionFile
-	if err := json.Unmarshal(data, &t); err != nil || t.Schema != transitionSchema {
-		return nil, "", badInput(fmt.Errorf("%s: is no file of steps", file), "fusionctl transition plan writes one")
-	}
-	if err := t.Validate(); err != nil {
+	t, err := transition.Parse(data)
+	if err != nil {
 		return nil, "", badInput(fmt.Errorf("%s: %w", file, err), "fusionctl transition plan writes one")
 	}
-	return &t.Transition, journal.ID(data), nil
+	return t, journal.ID(data), nil
 }
 
 func runTransition(ctx context.Context, req transitionRequest, streams Streams, undo bool) error {

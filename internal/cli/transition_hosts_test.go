@@ -3,7 +3,6 @@
 package cli_test
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -52,10 +51,7 @@ func stepsFile(t *testing.T, hosts ...transition.Host) (name, put string) {
 			Undo: &transition.Action{Kind: transition.RemoveFile, File: file,
 				After: []transition.Check{{Kind: transition.FileIs, Path: put}}}})
 	}
-	data, err := json.Marshal(struct {
-		Schema string `json:"schema"`
-		transition.Transition
-	}{"fusionctl/transition/v1", steps})
+	data, err := steps.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
