@@ -137,7 +137,9 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 		follow: func(ctx context.Context) {
 			var following sync.WaitGroup
 			if door != nil {
-				following.Go(func() { followDoor(ctx, req, door, g) })
+				following.Go(func() {
+					followPolicy(ctx, door, req.options.DiscoveryInterval, req.options.Log, req.policy, g.PolicyRead)
+				})
 			}
 			g.Run(ctx)
 			following.Wait()
@@ -167,18 +169,6 @@ func (req *gatewayRequest) door(streams Streams) (*webhook.Source, error) {
 	}
 	req.options.Policy = func() authorizer.Authorizer { return source.Current().Authorizer }
 	return source, nil
-}
-
-// followDoor reads the policy again when it changes.
-func followDoor(ctx context.Context, req *gatewayRequest, source *webhook.Source, g *gateway.Gateway) {
-	source.Watch(ctx, req.options.DiscoveryInterval, func(err error) {
-		g.PolicyRead(err)
-		if err != nil {
-			req.options.Log.Error("reload failed; previous policy stays in use", "file", req.policy, "err", err)
-			return
-		}
-		req.options.Log.Info("policy loaded", "file", req.policy)
-	})
 }
 
 type gatewayRoutesRequest struct {

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -77,15 +79,21 @@ func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Stream
 		Slots: webserver.NewSlots(webserver.DefaultRequests), Memory: webserver.NewBudget(webserver.DefaultBytes)})
 	return req.server.serve(ctx, service{mux: mux, registry: registry, log: log, about: []any{"policy", req.file},
 		follow: func(ctx context.Context) {
-			source.Watch(ctx, req.server.interval, func(err error) {
-				if err != nil {
-					log.Error("reload failed; previous policy stays in use", "file", req.file,
-						"err", err)
-					return
-				}
-				log.Info("policy loaded", "file", req.file)
-			})
+			followPolicy(ctx, source, req.server.interval, log, req.file, func(error) {})
 		}})
+}
+
+// followPolicy reads the policy of a file again when it changes. read gets the error of each time.
+func followPolicy(ctx context.Context, source *webhook.Source, every time.Duration, log *slog.Logger, file string,
+	read func(error)) {
+	source.Watch(ctx, every, func(err error) {
+		read(err)
+		if err != nil {
+			log.Error("reload failed; previous policy stays in use", "file", file, "err", err)
+			return
+		}
+		log.Info("policy loaded", "file", file)
+	})
 }
 
 // check refuses what would serve decisions to the world without protection.
