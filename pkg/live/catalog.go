@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 // listable are the resources to list: one version of each, one group of those that keep the same objects, and no
@@ -25,7 +26,7 @@ func listable(served *discovery.Result) []discovery.Resource {
 		case !taken:
 			at[key] = len(list)
 			list = append(list, k)
-		case list[i].Group == "extensions" && k.Group != "extensions": // which is on its way out
+		case k.Group != list[i].Group && plan.PreferredGroup([]string{list[i].Group, k.Group}) == k.Group:
 			list[i] = k
 		}
 	}
