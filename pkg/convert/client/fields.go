@@ -60,7 +60,7 @@ type unknownWalk struct {
 
 func (w *unknownWalk) walk(object map[string]any, typeName, path string) {
 	for _, field := range slices.Sorted(maps.Keys(object)) {
-		if field == "managedFields" || isEmpty(object[field]) {
+		if field == "managedFields" || saysNothing(object[field]) {
 			continue // servers write managedFields
 		}
 		fact := w.facts.of(fieldAt{typeName, field, w.minor})
@@ -130,14 +130,15 @@ func (f *fieldFacts) of(at fieldAt) fieldFact {
 	return fact
 }
 
-// isEmpty reports whether a value says nothing: null, or an object or list of nothing.
-func isEmpty(value any) bool {
+// saysNothing reports whether a value says nothing: null, or an object or list of nothing. "", 0
+// and false say something.
+func saysNothing(value any) bool {
 	switch value := value.(type) {
 	case nil:
 		return true
 	case map[string]any:
 		for _, v := range value {
-			if !isEmpty(v) {
+			if !saysNothing(v) {
 				return false
 			}
 		}
