@@ -158,9 +158,9 @@ func (c *cluster) listen(legacy, modern *catalog) {
 	for _, r := range slices.Concat(legacy.resources, modern.resources) {
 		kind := r.GroupVersion().WithKind(r.kind).GroupKind()
 		if other, groups := legacy, c.layout.groups(kind); !c.layout.known(kind) {
-			silent := pair.Legacy
-			if r.side == pair.Legacy {
-				other, silent = modern, pair.Modern
+			silent := r.side.Other()
+			if silent == pair.Modern {
+				other = modern
 			}
 			if len(other.ofKind(groups, kind.Kind)) == 0 {
 				c.catalogs[silent].listen(other, kind, groups)
