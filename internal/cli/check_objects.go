@@ -10,6 +10,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
@@ -78,7 +79,11 @@ func decodeObjects(data []byte) ([]map[string]any, error) {
 			return nil, err
 		}
 		var object map[string]any
-		if err := yaml.Unmarshal(document, &object); err != nil {
+		err = yamltext.BoundAliases(document)
+		if err == nil {
+			err = yaml.Unmarshal(document, &object)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", number, err)
 		}
 		if len(object) > 0 {

@@ -10,6 +10,8 @@ import (
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
 // Kind of what is read.
@@ -23,6 +25,9 @@ const limitDepth = 8
 // Errors: each's own and what cannot be read, with the number of the document and of the item, from 1 on. A document
 // that is no object, and one whose kind or items have another type than those of an object, cannot be read.
 func Read(text []byte, each func(crd []byte) error) error {
+	if err := yamltext.BoundAliases(text); err != nil {
+		return err
+	}
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	for n := 1; ; n++ {
 		var document documentText

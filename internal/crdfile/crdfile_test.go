@@ -68,3 +68,13 @@ func FuzzRead(f *testing.F) {
 		_ = Read(text, func([]byte) error { return nil })
 	})
 }
+
+// TestAliasesThatAreBombs: a few kilobytes of CRDs that would be gigabytes when their aliases are written out.
+func TestAliasesThatAreBombs(t *testing.T) {
+	bomb := "kind: " + crd + "\na: &a " + strings.Repeat("x", 10_000) + "\nb: [" + strings.Repeat("*a,", 1000) + "]\n"
+	read := 0
+	err := Read([]byte(bomb), func([]byte) error { read++; return nil })
+	if err == nil || !strings.Contains(err.Error(), "aliases") || read > 0 {
+		t.Errorf("Read = %v, %d CRDs", err, read)
+	}
+}

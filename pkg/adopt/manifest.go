@@ -9,9 +9,9 @@ import (
 	"net/netip"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"go.yaml.in/yaml/v3"
 )
@@ -117,47 +117,8 @@ func (r *reader) manifest(name string, text []byte) {
 
 // unreadable is why a document is not decoded, "" for none: by aliases a few bytes become gigabytes.
 func unreadable(document *yaml.Node) string {
-	if anchor := selfContained(document, nil); anchor != "" {
-		return fmt.Sprintf("the anchor &%s contains itself", anchor)
-	}
-	const limitBytes = 8 * limitFileBytes
-	if expanded(document, map[*yaml.Node]int64{}) > limitBytes {
-		return fmt.Sprintf("its aliases make more than %d bytes of it", limitBytes)
-	}
-	return ""
-}
-
-// expanded is about the size of a node with what its aliases stand for. known has that of anchors.
-func expanded(node *yaml.Node, known map[*yaml.Node]int64) int64 {
-	const most, mark = 1 << 40, 2 // of a value, at least
-	if node.Kind == yaml.AliasNode {
-		return known[node.Alias] // an anchor stands before its aliases
-	}
-	size := int64(len(node.Value)) + mark
-	for _, child := range node.Content {
-		size = min(size+expanded(child, known), most)
-	}
-	if node.Anchor != "" {
-		known[node] = size
-	}
-	return size
-}
-
-// selfContained names an anchor that is referred to within itself, "" for none. An anchor is looked into once.
-func selfContained(node *yaml.Node, within []*yaml.Node) string {
-	if node.Kind == yaml.AliasNode {
-		if slices.Contains(within, node.Alias) {
-			return node.Value
-		}
-		return ""
-	}
-	if node.Anchor != "" {
-		within = append(within, node)
-	}
-	for _, child := range node.Content {
-		if anchor := selfContained(child, within); anchor != "" {
-			return anchor
-		}
+	if err := yamltext.BoundAliasesOf(document); err != nil {
+		return err.Error()
 	}
 	return ""
 }

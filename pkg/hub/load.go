@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
 // File is a named text.
@@ -72,5 +74,5 @@ func isRules(data []byte) bool {
 		Kind string `json:"kind"`
 	}
 	// Of a broken file, or one with several documents, the parser that it means says more.
-	return yaml.Unmarshal(data, &header) == nil && header.Kind == Kind
+	return yamltext.BoundAliases(data) == nil && yaml.Unmarshal(data, &header) == nil && header.Kind == Kind
 }

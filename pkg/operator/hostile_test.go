@@ -139,6 +139,36 @@ func TestRecordsAreAboutTheirControlPlaneAlone(t *testing.T) {
 	}
 }
 
+// TestRecordsThatAreBombs: one operator runs every control plane. Who may write the Secrets of one does not end it.
+func TestRecordsThatAreBombs(t *testing.T) {
+	const record1, record2 = `{"open":{"transition":{"steps":[`, `{}]}}}`
+	for name, text := range map[string]string{
+		"empty steps": record1 + strings.Repeat("{},", 1_000_000) + record2,
+		"a long text": `{"why":"` + strings.Repeat("x", limitRecordBytes) + `"}`,
+	} {
+		if err := new(record).decode(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "64 MiB") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for want, text := range map[string]string{
+		"aliases": "a: &a " + strings.Repeat("x", 100_000) + "\nb: [" + strings.Repeat("*a,", 1000) + "]\n",
+		"larger":  "a: [" + strings.Repeat("[],", 500_000) + "]\n",
+	} {
+		r := install(t)
+		applied(t, r, "Deployment").Manifest = []byte(text)
+		if err := r.validate("hosted"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	written, err := json.Marshal(install(t))
+	if err == nil {
+		err = new(record).decode(bytes.NewReader(written))
+	}
+	if err != nil {
+		t.Errorf("what an operator writes: %v", err)
+	}
+}
+
 // TestEveryComponentIsConfined: what render writes for a spec, an operator applies.
 func TestEveryComponentIsConfined(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")

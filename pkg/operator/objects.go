@@ -21,6 +21,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
@@ -82,8 +83,17 @@ func (r *Reconciler) namespace(ctx context.Context, name string) error {
 	return nil
 }
 
+// limitManifestBytes bounds the manifest of a workload: render writes a few kilobytes.
+const limitManifestBytes = 1 << 20
+
 // objectsOf reads the documents of a manifest.
 func objectsOf(w *transition.Workload) ([]*unstructured.Unstructured, error) {
+	if len(w.Manifest) > limitManifestBytes {
+		return nil, fmt.Errorf("the manifest of %s is larger than %d bytes", w.Name, limitManifestBytes)
+	}
+	if err := yamltext.BoundAliases(w.Manifest); err != nil {
+		return nil, fmt.Errorf("reading the manifest of %s: %w", w.Name, err)
+	}
 	var objects []*unstructured.Unstructured
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(w.Manifest), 4096)
 	for {

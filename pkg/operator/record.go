@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
@@ -80,7 +81,7 @@ func readRecord(ctx context.Context, c client.Reader, name string) (*record, err
 	}
 	z, err := gzip.NewReader(bytes.NewReader(secret.Data[recordKey]))
 	if err == nil {
-		err = json.NewDecoder(io.LimitReader(z, limitRecordBytes)).Decode(r)
+		err = r.decode(z)
 	}
 	if err == nil {
 		err = r.validate(name)
@@ -91,6 +92,19 @@ func readRecord(ctx context.Context, c client.Reader, name string) (*record, err
 	}
 	r.secret = secret
 	return r, nil
+}
+
+// decode reads the JSON of a record: 64 MiB of empty steps are a few kilobytes of a Secret, and gigabytes of memory of
+// the operator, which runs every other control plane, too.
+func (r *record) decode(in io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(in, limitRecordBytes+1))
+	switch {
+	case err != nil:
+		return err
+	case len(text) > limitRecordBytes, webserver.DecodedBytes(text) > limitRecordBytes:
+		return fmt.Errorf("takes more than %d MiB", limitRecordBytes>>20)
+	}
+	return json.Unmarshal(text, r)
 }
 
 // errBeyond is wrapped when a record, or a manifest, is about more than the control plane's own pods. Who may write the

@@ -8,6 +8,8 @@ import (
 	"io"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
 // Want is what a test case expects.
@@ -39,6 +41,9 @@ type CaseResult struct {
 // neither or both of resource and path, or that wants something else than allow or deny; all are reported, joined. A
 // file without cases is an error.
 func ParseCases(name string, data []byte) ([]Case, error) {
+	if err := yamltext.BoundAliases(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	var cases []Case
 	var problems []error
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)

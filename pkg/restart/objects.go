@@ -16,6 +16,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
 // objectBytes bounds one object, and one document of YAML. What an API server stores is much smaller.
@@ -253,6 +255,9 @@ func (s *stream) documents(r *bufio.Reader) error {
 			return s.wrap(err)
 		}
 		s.limited.left = s.limited.limit
+		if err := yamltext.BoundAliases(document); err != nil {
+			return s.wrap(err)
+		}
 		converted, err := yaml.YAMLToJSON(document)
 		if err != nil {
 			return s.wrap(err)

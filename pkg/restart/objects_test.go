@@ -235,3 +235,11 @@ func FuzzObjects(f *testing.F) {
 		}
 	})
 }
+
+// TestAliasesThatAreBombs: a few kilobytes of pods that would be gigabytes when their aliases are written out.
+func TestAliasesThatAreBombs(t *testing.T) {
+	bomb := "kind: Pod\na: &a " + strings.Repeat("x", 10_000) + "\nb: [" + strings.Repeat("*a,", 1000) + "]\n"
+	if got, err := describe(strings.NewReader(bomb)); err == nil || !strings.Contains(err.Error(), "aliases") {
+		t.Errorf("Objects = %q, %v", got, err)
+	}
+}

@@ -105,3 +105,16 @@ func BenchmarkReleasesThatAreBombs(b *testing.B) {
 		})
 	}
 }
+
+// TestAliasesThatAreBombs: a few kilobytes of manifests that would be gigabytes when their aliases are written out.
+func TestAliasesThatAreBombs(t *testing.T) {
+	bomb := "kind: Pod\na: &a " + strings.Repeat("x", 10_000) + "\nb: [" + strings.Repeat("*a,", 1000) + "]\n"
+	for part, err := range Parts(strings.NewReader(bomb)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := part.Decode(); err == nil || !strings.Contains(err.Error(), "aliases") {
+			t.Errorf("Decode = %v", err)
+		}
+	}
+}

@@ -12,6 +12,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
 // ErrNoObject says that a text is well formed and no object: a list, a word.
@@ -112,6 +114,9 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 func (p Part) decodeYAML() (*Object, error) {
 	var document yaml.Node
 	err := yaml.Unmarshal(p.Text, &document)
+	if err == nil {
+		err = yamltext.BoundAliasesOf(&document)
+	}
 	if err == nil && otherBreaks(p.Text) {
 		err = alone(p.Text)
 	}

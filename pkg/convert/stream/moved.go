@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -27,6 +28,9 @@ func ParseMoved(text []byte) ([]kubever.Moved, error) {
 			Source      string `json:"source"`
 		} `json:"deprecated-versions"`
 		Targets map[string]string `json:"target-versions"`
+	}
+	if err := yamltext.BoundAliases(text); err != nil {
+		return nil, err
 	}
 	if err := yaml.UnmarshalStrict(text, &file); err != nil {
 		return nil, err
