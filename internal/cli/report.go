@@ -31,6 +31,7 @@ type reportRequest struct {
 	output   string // html, markdown or the name of a file
 	target   string
 	diff     string // directory of what runs today, "" for none
+	host     string // whose files it has, "" for one with a subdirectory for each host
 	restarts string // answer of restarts plan -o json, "" for none
 	contents bool   // read the stores at the spec's endpoints
 	stores   storesRequest
@@ -68,6 +69,7 @@ and there are errors; 130 interrupted.`,
 		"html or markdown to print one; or the file to write, *.html or *.md")
 	enumFlag(cmd, &req.target, "target", "", "what runs the components, for the runbook", render.Targets...)
 	flags.StringVar(&req.diff, "diff", "", "directory of manifests or units of today, to compare with")
+	flags.StringVar(&req.host, "host", "", "host whose files --diff has, without a subdirectory for each host")
 	flags.StringVar(&req.restarts, "restarts", "", "an answer of fusionctl restarts plan -o json")
 	flags.BoolVar(&req.contents, "contents", false, "read the stores at the spec's endpoints")
 	storesFlags(cmd, &req.stores)
@@ -127,7 +129,7 @@ func newReport(ctx context.Context, req reportRequest, streams Streams) (*report
 		return nil, err
 	}
 	if req.diff != "" {
-		document, err := diffOf(p, renderRequest{file: req.file, target: req.target, diff: req.diff}, streams)
+		document, err := diffOf(p, renderRequest{file: req.file, target: req.target, diff: req.diff, host: req.host}, streams)
 		if err != nil {
 			return nil, err
 		}

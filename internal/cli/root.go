@@ -82,6 +82,7 @@ var orderly = map[string]bool{
 
 // execute runs the verb. ended is false for one that went on after a signal, and is left behind.
 func execute(ctx context.Context, root *cobra.Command, args []string) (ended bool, err error) {
+	cmd, _, unknown := root.Find(args) // before the verb runs, which changes the tree of commands
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
 	select {
@@ -89,7 +90,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string) (ended boo
 		return true, err
 	case <-ctx.Done():
 	}
-	if cmd, _, err := root.Find(args); err == nil && orderly[cmd.CommandPath()] {
+	if unknown == nil && orderly[cmd.CommandPath()] {
 		return true, <-done
 	}
 	timer := time.NewTimer(lingers)

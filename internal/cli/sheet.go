@@ -138,6 +138,9 @@ func (r *htmlRows) close(tail any) error {
 	sheet := &report.Sheet{Title: r.title, Verdict: report.Verdict{Severity: finding.Info, Text: "Nothing to show."}}
 	if r.table.Rows != nil {
 		r.table.Title = r.rows
+		if r.table.Head[len(r.table.Head)-1] == "Why" {
+			r.table.Class = "why"
+		}
 		sheet.Tables = []report.Table{r.table}
 	}
 	if early, ok := tail.(incomplete); ok {

@@ -123,6 +123,9 @@ func brief(err error) error {
 	if errors.As(err, &wrongType) && wrongType.Field != "" {
 		return fmt.Errorf("%s: want a %s, not a %s", wrongType.Field, wrongType.Type, wrongType.Value)
 	}
+	if errors.As(err, &wrongType) {
+		return fmt.Errorf("want a JSON object, not a %s", wrongType.Value)
+	}
 	text := strings.TrimPrefix(err.Error(), "couldn't get version/kind; json parse error: ")
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if len(text) > limitBytes {

@@ -101,7 +101,8 @@ func Markdown(w io.Writer, in *Input) error {
 func (in *Input) markdownComponents(b *bytes.Buffer) {
 	b.WriteString("\n## Components and their flags\n")
 	for _, c := range in.processes() {
-		fmt.Fprintf(b, "\n### %s %s on %s\n\n", cell(c.Name), c.Version, cell(strings.Join(c.Hosts, ", ")))
+		fmt.Fprintf(b, "\n### %s on %s\n\n", cell(strings.TrimSpace(c.Name+" "+c.Version)),
+			cell(strings.Join(c.Hosts, ", ")))
 		row(b, "flag", "value", "from", "why")
 		rule(b, 4)
 		for _, a := range c.Args {

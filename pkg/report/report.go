@@ -313,7 +313,7 @@ func risk(g policy.Grant) string {
 	if len(named) == 0 {
 		return ""
 	}
-	return "who writes " + strings.Join(named, ", ") + " in kube-system can act as others"
+	return "who writes " + strings.Join(named, ", ") + " can act as others"
 }
 
 // proof is a row of the evidence.

@@ -249,6 +249,10 @@ func lostArguments(p *plan.Plan) []finding.Finding {
 		}
 		f := finding.Finding{Subject: "--" + protection.Flag}
 		after, has := sideArg(p, pair.Modern, kubever.APIServer, protection.Flag)
+		if issuer, _ := sideArg(p, pair.Modern, kubever.APIServer, "service-account-issuer"); protection.Flag ==
+			"api-audiences" && !has && before == issuer {
+			continue // its default (pkg/kubeapiserver/options/authentication.go of 1.13-1.36)
+		}
 		switch {
 		case !kubever.Flag(kubever.APIServer, protection.Flag).In(modernMinor):
 			f.Message = fmt.Sprintf("on the legacy side %s; %s has no such flag, so that this is not so on the "+

@@ -27,3 +27,17 @@ func TestPodsTrustTheBundleOfWhicheverManagerLeads(t *testing.T) {
 		t.Errorf("another bundle on cp-2: %v, want one finding about it", found)
 	}
 }
+
+// TestDefaultsOfTheModernSideAreNotLost: without --api-audiences a server takes its issuers for them, which is what the
+// plan gives a legacy one that issues tokens for pods of both sides.
+func TestDefaultsOfTheModernSideAreNotLost(t *testing.T) {
+	p := plantest.Example(t, "split-1.15-1.36.yaml")
+	if value, ok := sideArg(p, pair.Legacy, kubever.APIServer, "api-audiences"); !ok || value == "" {
+		t.Fatal("the legacy API server has no --api-audiences: nothing is tested")
+	}
+	for _, f := range Check(p) {
+		if f.Rule == "FUS252" && f.Subject == "--api-audiences" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
