@@ -129,7 +129,8 @@ func newReport(ctx context.Context, req reportRequest, streams Streams) (*report
 		return nil, err
 	}
 	if req.diff != "" {
-		document, err := diffOf(p, renderRequest{file: req.file, target: req.target, diff: req.diff, host: req.host}, streams)
+		document, err := diffOf(p, renderRequest{file: req.file, target: req.target, diff: req.diff, host: req.host},
+			streams)
 		if err != nil {
 			return nil, err
 		}

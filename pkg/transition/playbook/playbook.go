@@ -86,7 +86,8 @@ func Files(t transition.Transition) ([]render.File, error) {
 		}
 		files = append(files, render.File{Path: path.Join(Directory, f.name), Mode: secret, Data: text})
 	}
-	files = append(files, render.File{Path: path.Join(Directory, ".ansible-lint"), Mode: secret, Data: []byte(lintConfig)})
+	files = append(files, render.File{Path: path.Join(Directory, ".ansible-lint"), Mode: secret,
+		Data: []byte(lintConfig)})
 	for name, data := range b.contents {
 		files = append(files, render.File{Path: path.Join(Directory, "files", name), Mode: secret, Data: data})
 	}
@@ -250,7 +251,8 @@ type unsafe string
 type mapping []any
 
 // lintConfig is what ansible-lint has to know of the files.
-const lintConfig = "---\n# Texts of steps and checks are lines of their own length.\nskip_list: [\"yaml[line-length]\"]\n"
+const lintConfig = "---\n# Texts of steps and checks are lines of their own length.\n" +
+	"skip_list: [\"yaml[line-length]\"]\n"
 
 func encoded(about string, content any) ([]byte, error) {
 	var out bytes.Buffer
