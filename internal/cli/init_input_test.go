@@ -44,7 +44,7 @@ func TestInitFromBadInput(t *testing.T) {
 		"an anchor in itself": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"),
 				[]byte("kind: Pod\nspec: &a {containers: *a}\n"), 0o644)
-		}, "kube-apiserver.yaml: is ignored: the anchor &a contains itself"},
+		}, "kube-apiserver.yaml: is ignored: line 2: the anchor &a contains itself"},
 		"a pipe to which nothing writes": {func(dir string) error {
 			return syscall.Mkfifo(filepath.Join(dir, "kube-apiserver.yaml"), 0o644)
 		}, "no kube-apiserver among the files"},
