@@ -122,6 +122,8 @@ func TestRecordsAreAboutTheirControlPlaneAlone(t *testing.T) {
 			"    metadata:\n      annotations: {k8s.v1.cni.cncf.io/networks: host}\n      labels:"),
 		"addresses of others": service("{externalIPs: [10.0.0.1], ports: [{port: 443}]}"),
 		"a port of all nodes": service("{type: NodePort, ports: [{port: 443, nodePort: 30443}]}"),
+		"ports of all nodes":  service("{type: NodePort, ports: [{port: 443}]}"),
+		"no word of a type":   service("{type: [LoadBalancer], ports: [{port: 443}]}"),
 		"another's name":      service("{type: ExternalName, externalName: a.example}"),
 		"the address of DNS":  service("{clusterIP: 10.96.0.10, ports: [{port: 53}]}"),
 		"another's disk":      replaced(volumes, volumes+"      - {name: a, nfs: {server: s, path: /}}\n"),

@@ -127,7 +127,7 @@ var workloadKinds = []schema.GroupVersionKind{
 // ".*" lies anything.
 var shapes = map[string][]string{
 	"ConfigMap": {"data.*"},
-	"Service": {"spec.selector.*", "spec.clusterIP", "spec.publishNotReadyAddresses", "spec.ports.name",
+	"Service": {"spec.selector.*", "spec.type", "spec.clusterIP", "spec.publishNotReadyAddresses", "spec.ports.name",
 		"spec.ports.port", "spec.ports.targetPort"},
 	"PodDisruptionBudget": {"spec.*"},
 	"Deployment":          {"spec.strategy.*"},
@@ -141,7 +141,8 @@ var podShape = []string{"spec.replicas", "spec.selector.*", "spec.template.metad
 	"spec.template.spec.enableServiceLinks", "spec.template.spec.securityContext.runAsNonRoot",
 	"spec.template.spec.securityContext.runAsUser", "spec.template.spec.securityContext.runAsGroup",
 	"spec.template.spec.securityContext.fsGroup", "spec.template.spec.securityContext.seccompProfile.type",
-	"spec.template.spec.affinity.podAntiAffinity.*", "spec.template.spec.volumes.name",
+	"spec.template.spec.affinity.podAntiAffinity.*", "spec.template.spec.topologySpreadConstraints.*",
+	"spec.template.spec.volumes.name",
 	"spec.template.spec.volumes.emptyDir", "spec.template.spec.volumes.secret.*",
 	"spec.template.spec.volumes.projected.defaultMode", "spec.template.spec.volumes.projected.sources.secret.*",
 	"spec.template.spec.volumes.projected.sources.configMap.*"}
@@ -222,9 +223,13 @@ func confined(object *unstructured.Unstructured) error {
 	if field := misshapen(object.Object, "", shapeOf(kind.Kind)); field != "" {
 		return beyond("the field " + field)
 	}
-	if address, found, err := unstructured.NestedString(object.Object, "spec", "clusterIP"); found &&
-		(err != nil || address != corev1.ClusterIPNone) {
+	if address, found, err := unstructured.NestedString(object.Object, "spec", "clusterIP"); err != nil ||
+		found && address != corev1.ClusterIPNone {
 		return beyond("an address of its own choice")
+	}
+	if of, found, err := unstructured.NestedString(object.Object, "spec", "type"); err != nil ||
+		found && of != string(corev1.ServiceTypeLoadBalancer) {
+		return beyond("a type of its own choice")
 	}
 	if kind.Group != "apps" {
 		return nil

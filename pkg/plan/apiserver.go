@@ -37,7 +37,7 @@ func (b *basis) apiServer(host spec.Host, at addresses, side pair.Side, pods *Po
 		b.expectModernServers(l)
 	}
 	b.arguments(host, at, &c, l, &s.APIServer.Component)
-	c.Port = s.APIServer.Port
+	c.Port, c.Service = s.APIServer.Port, b.serviceOf(s.APIServer.Service)
 	c.Liveness, c.Startup = at.probes(b.apiServerProbe(&c), true)
 	extra := s.APIServer.ExtraMounts
 	if side == pair.Modern {

@@ -30,10 +30,12 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig, c
 	for _, side := range pair.Sides() {
 		s := b.side(side)
 		reached := at.serverNames(b.fileOn(host, s.APIServer.Cert), components)
+		dnsNames, ips := withNames(append(b.servedNames(side, pods), reached...), b.serverIPs(at, side, pods),
+			s.APIServer.CertSANs)
 		list = append(list, Certificate{
 			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver",
 			Usages:   []string{UsageServer},
-			DNSNames: append(b.servedNames(side, pods), reached...), IPs: b.serverIPs(at, side, pods),
+			DNSNames: dnsNames, IPs: ips,
 			Existing: s.Existing,
 			Why:      "serving certificate of the " + string(side) + " API server",
 		})
@@ -78,6 +80,20 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig, c
 	}
 	slices.SortStableFunc(list, func(a, b Certificate) int { return strings.Compare(a.Cert, b.Cert) })
 	return slices.CompactFunc(list, func(a, b Certificate) bool { return a.Cert == b.Cert })
+}
+
+// withNames adds names and addresses of the spec that are not there yet.
+func withNames(dnsNames, ips, names []string) (withDNS, withIPs []string) {
+	for _, name := range names {
+		list := &dnsNames
+		if _, err := netip.ParseAddr(name); err == nil {
+			list = &ips
+		}
+		if !slices.Contains(*list, name) {
+			*list = append(*list, name)
+		}
+	}
+	return dnsNames, ips
 }
 
 // keyBeside is where the key of a certificate lies when nothing says otherwise.

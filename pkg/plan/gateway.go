@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -169,14 +168,6 @@ func (b *basis) gatewayCertificate(host spec.Host) Certificate {
 	c := Certificate{Cert: cert, Key: key, CA: b.file.Spec.PKI.CA, CommonName: JointGateway,
 		Usages: []string{UsageServer}, DNSNames: []string{"localhost", host.Name},
 		IPs: []string{loopback, host.Address}, Why: "serving certificate of the gateway"}
-	for _, name := range b.file.Spec.Gateway.CertSANs {
-		list := &c.DNSNames
-		if _, err := netip.ParseAddr(name); err == nil {
-			list = &c.IPs
-		}
-		if !slices.Contains(*list, name) {
-			*list = append(*list, name)
-		}
-	}
+	c.DNSNames, c.IPs = withNames(c.DNSNames, c.IPs, b.file.Spec.Gateway.CertSANs)
 	return c
 }

@@ -47,6 +47,14 @@ func storesOf(f *spec.File, target Target) []Store {
 // ServiceName is the DNS name of a service of the plan's namespace, good in every cluster whatever its domain.
 func ServiceName(namespace, service string) string { return service + "." + namespace + ".svc" }
 
+// serviceOf is what a component of a cluster notes of the type of its Service: nothing of the default.
+func (b *basis) serviceOf(t spec.ServiceType) spec.ServiceType {
+	if b.target != Hosted || t == spec.ServiceClusterIP {
+		return ""
+	}
+	return t
+}
+
 // memberName is the DNS name of a member of a managed store.
 func memberName(namespace, store, ordinal string) string {
 	service := etcdName(store)

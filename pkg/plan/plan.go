@@ -129,6 +129,8 @@ type Component struct {
 	Liveness *Probe `json:"liveness,omitempty"`
 	Startup  *Probe `json:"startup,omitempty"`
 	Store    string `json:"store,omitempty"` // of an etcd member
+	// Service is the type of the Service by which clients reach the pods, where it is another than ClusterIP.
+	Service spec.ServiceType `json:"service,omitempty"`
 }
 
 // Arg is one argument, --NAME=VALUE, and why it is there.

@@ -30,6 +30,7 @@ const (
 	partOfLabel     = "app.kubernetes.io/part-of"
 	componentLabel  = "app.kubernetes.io/name"
 	hostnameLabel   = "kubernetes.io/hostname"
+	zoneLabel       = "topology.kubernetes.io/zone"
 	managedByLabel  = "app.kubernetes.io/managed-by"
 	managedByFusion = "fusionctl"
 )
@@ -50,8 +51,11 @@ func hostedManifest(p *plan.Plan, c *plan.Component, replicas int, rules string)
 	if len(texts) > 0 {
 		objects = append(objects, configMap(p, c, texts))
 	}
-	if c.Kind == plan.Etcd || c.Kind == kubever.APIServer {
+	if c.Kind == plan.Etcd || serves(c) {
 		objects = append(objects, service(p, c))
+	}
+	if replicas > 1 && (c.Kind == plan.Etcd || serves(c)) {
+		objects = append(objects, disruptionBudget(p, c))
 	}
 	objects = append(objects, workload(p, c, replicas, texts))
 	var out bytes.Buffer
@@ -69,6 +73,25 @@ func hostedManifest(p *plan.Plan, c *plan.Component, replicas int, rules string)
 		out.Write(data)
 	}
 	return out.Bytes(), nil
+}
+
+// serves reports whether clients reach a component by its Service.
+func serves(c *plan.Component) bool {
+	return c.Kind == kubever.APIServer || c.Kind == plan.JointGateway
+}
+
+// disruptionBudget lets one pod at a time be evicted: a drain of nodes neither leaves clients without a server nor a
+// store without a majority. One pod alone has none, or its node could not be drained.
+func disruptionBudget(p *plan.Plan, c *plan.Component) *yaml.Node {
+	return object(
+		field{"apiVersion", text("policy/v1")},
+		field{"kind", text("PodDisruptionBudget")},
+		field{"metadata", metadata(p, c, c.Name)},
+		field{"spec", object(
+			field{"maxUnavailable", number(1)},
+			field{"selector", object(field{"matchLabels", selector(c)})},
+		)},
+	)
 }
 
 // configText is a file of a component that holds no secret.
@@ -139,7 +162,8 @@ func service(p *plan.Plan, c *plan.Component) *yaml.Node {
 	port := func(name string, at int) *yaml.Node {
 		return object(field{"name", text(name)}, field{"port", number(at)}, field{"targetPort", number(at)})
 	}
-	spec := object(field{"selector", selector(c)}, field{"ports", list(port("https", c.Port))})
+	spec := object(field{"type", optional(string(c.Service))}, field{"selector", selector(c)},
+		field{"ports", list(port("https", c.Port))})
 	if c.Kind == plan.Etcd {
 		spec = object(
 			field{"clusterIP", text("None")},
@@ -220,6 +244,12 @@ func podTemplate(p *plan.Plan, c *plan.Component, texts []configText) *yaml.Node
 							field{"topologyKey", text(hostnameLabel)},
 						)},
 					))})})},
+			field{"topologySpreadConstraints", list(object(
+				field{"maxSkew", number(1)},
+				field{"topologyKey", text(zoneLabel)},
+				field{"whenUnsatisfiable", text("ScheduleAnyway")}, // of nodes without the label, too
+				field{"labelSelector", object(field{"matchLabels", selector(c)})},
+			))},
 			field{"containers", list(hostedContainer(c))},
 			field{"volumes", listOf(hostedMounts(c), func(m plan.Mount) *yaml.Node {
 				return hostedVolume(p, c, m, texts)

@@ -2,6 +2,8 @@ package render
 
 import (
 	"bytes"
+	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,10 +11,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // hostedObjects are the objects of a hosted tree, decoded as strictly as an API server that is asked to.
@@ -21,13 +25,14 @@ type hostedObjects struct {
 	services   map[string]corev1.Service
 	configMaps map[string]corev1.ConfigMap
 	claims     map[string]int
+	budgets    map[string]policyv1.PodDisruptionBudget
 	namespaces int
 }
 
 func decodeHosted(t *testing.T, files []File) hostedObjects {
 	t.Helper()
 	o := hostedObjects{map[string]corev1.PodTemplateSpec{}, map[string]corev1.Service{}, map[string]corev1.ConfigMap{},
-		map[string]int{}, 0}
+		map[string]int{}, map[string]policyv1.PodDisruptionBudget{}, 0}
 	for _, f := range files {
 		if !strings.HasPrefix(f.Path, hostedName+"/") {
 			continue
@@ -52,6 +57,10 @@ func decodeHosted(t *testing.T, files []File) hostedObjects {
 				var c corev1.ConfigMap
 				err = yaml.UnmarshalStrict(document, &c)
 				o.configMaps[c.Name] = c
+			case "PodDisruptionBudget":
+				var b policyv1.PodDisruptionBudget
+				err = yaml.UnmarshalStrict(document, &b)
+				o.budgets[b.Name] = b
 			case "Deployment":
 				var d appsv1.Deployment
 				err = yaml.UnmarshalStrict(document, &d)
@@ -296,5 +305,68 @@ func TestChecksumIsOfWhatServersRead(t *testing.T) {
 	}
 	if of("# why\n{}\n") == of("# why\n{} \n") {
 		t.Error("another line does not change the checksum")
+	}
+}
+
+// TestADrainLeavesAServerAndAMajority: of three pods one at a time is evicted; one pod alone does not keep its node
+// from being drained. Every pod of a component is spread over zones.
+func TestADrainLeavesAServerAndAMajority(t *testing.T) {
+	for name, p := range examplesFor(t, Hosted) {
+		_, o := renderHosted(t, p)
+		for _, c := range hostedComponents(p) {
+			b, found := o.budgets[c.Name]
+			if want := len(p.Hosts) > 1 && (c.Kind == plan.Etcd || c.Kind == kubever.APIServer ||
+				c.Kind == plan.JointGateway); found != want {
+				t.Errorf("%s: %s has a disruption budget: %v, want %v", name, c.Name, found, want)
+			}
+			template := o.templates[c.Name]
+			if found && (b.Spec.MaxUnavailable.IntValue() != 1 ||
+				!maps.Equal(b.Spec.Selector.MatchLabels, map[string]string{componentLabel: c.Name})) {
+				t.Errorf("%s: %s: %+v", name, c.Name, b.Spec)
+			}
+			spread := template.Spec.TopologySpreadConstraints
+			if len(spread) != 1 || !maps.Equal(spread[0].LabelSelector.MatchLabels,
+				map[string]string{componentLabel: c.Name}) || template.Labels[componentLabel] != c.Name {
+				t.Errorf("%s: %s is spread by %+v", name, c.Name, spread)
+			}
+		}
+	}
+}
+
+// TestServicesAreOfTheTypeOfTheSpec: a load balancer is where the spec wants one alone, and the certificate is for its
+// name.
+func TestServicesAreOfTheTypeOfTheSpec(t *testing.T) {
+	text, err := os.ReadFile("../../examples/hosted-1.15-1.36.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := spec.Load("hosted.yaml", bytes.Replace(text, []byte("  modern:\n    version: 1.36.3\n    apiServer: {}"),
+		[]byte("  modern:\n    version: 1.36.3\n    apiServer: {service: LoadBalancer, certSANs: [kube.example.com, "+
+			"192.0.2.7]}"), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f, plan.Hosted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, o := renderHosted(t, p)
+	for name, s := range o.services {
+		want := corev1.ServiceType("")
+		if name == "kube-apiserver-modern" {
+			want = corev1.ServiceTypeLoadBalancer
+		}
+		if s.Spec.Type != want {
+			t.Errorf("%s is of type %q, want %q", name, s.Spec.Type, want)
+		}
+	}
+	for _, c := range p.Certificates {
+		want := c.Cert == f.Spec.Modern.APIServer.Cert
+		if slices.Contains(c.DNSNames, "kube.example.com") != want || slices.Contains(c.IPs, "192.0.2.7") != want {
+			t.Errorf("%s is for %q and %q", c.Cert, c.DNSNames, c.IPs)
+		}
+	}
+	if len(o.services) != 4 {
+		t.Errorf("%d services", len(o.services))
 	}
 }

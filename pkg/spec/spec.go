@@ -287,7 +287,23 @@ type APIServer struct {
 	Cert    string `json:"cert,omitempty"`
 	Key     string `json:"key,omitempty"`         // default as Cert, with .key
 	Address string `json:"bindAddress,omitempty"` // default 0.0.0.0, or :: when a host has an IPv6 address
+	// CertSANs are names and addresses by which clients reach it beside those that the plan knows, such as a load
+	// balancer's: the serving certificate is for these, too.
+	CertSANs []string `json:"certSANs,omitempty"`
+	// Service is the type of its Service where it runs as pods: ClusterIP, the default, or LoadBalancer.
+	Service ServiceType `json:"service,omitempty"`
 }
+
+// ServiceType is who reaches what runs as pods.
+type ServiceType string
+
+const (
+	ServiceClusterIP    ServiceType = "ClusterIP"    // clients within the cluster
+	ServiceLoadBalancer ServiceType = "LoadBalancer" // clients outside, at an address that the cluster's provider gives
+)
+
+// ServiceTypes lists the types, for help texts and validation.
+var ServiceTypes = []string{string(ServiceClusterIP), string(ServiceLoadBalancer)}
 
 // Gateway is `fusionctl gateway` as a component of the control plane: one endpoint over both API servers, one process
 // on each of its hosts.
@@ -306,8 +322,10 @@ type Gateway struct {
 	Hosts  []string `json:"hosts,omitempty"`  // by name; default all
 	// CertSANs are names and addresses by which clients reach it beside those of its hosts, such as a load balancer's:
 	// the serving certificate is for these, too.
-	CertSANs  []string `json:"certSANs,omitempty"`
-	ExtraArgs []Arg    `json:"extraArgs,omitempty"` // of GatewayFlags
+	CertSANs []string `json:"certSANs,omitempty"`
+	// Service is the type of its Service where it runs as pods: ClusterIP, the default, or LoadBalancer.
+	Service   ServiceType `json:"service,omitempty"`
+	ExtraArgs []Arg       `json:"extraArgs,omitempty"` // of GatewayFlags
 }
 
 // GatewayFlags are the flags of `fusionctl gateway` that extraArgs may name; the plan says the others.

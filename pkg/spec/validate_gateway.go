@@ -32,15 +32,8 @@ func (v *validator) gateway() {
 		v.gatewayPorts(at+".port", g)
 	}
 	v.someHosts(at+".hosts", g.Hosts)
-	once := seen[string]{}
-	for i, name := range g.CertSANs {
-		at := index(at+".certSANs", i)
-		if _, err := netip.ParseAddr(name); err != nil && !isSubdomain(name) {
-			v.expect(at, name, "want a DNS name or an IP address")
-			continue
-		}
-		once.once(v, at, name)
-	}
+	v.certSANs(at+".certSANs", g.CertSANs)
+	v.serviceType(at+".service", g.Service)
 	for i, arg := range g.ExtraArgs {
 		at := index(at+".extraArgs", i)
 		v.flagOf(at+".name", arg.Name, GatewayFlags, ofGateway)
@@ -50,6 +43,25 @@ func (v *validator) gateway() {
 		case "metrics-listen":
 			v.metricsListen(at+".value", arg.Value)
 		}
+	}
+}
+
+// certSANs wants names and addresses, each once.
+func (v *validator) certSANs(at string, names []string) {
+	once := seen[string]{}
+	for i, name := range names {
+		at := index(at, i)
+		if _, err := netip.ParseAddr(name); err != nil && !isSubdomain(name) {
+			v.expect(at, name, "want a DNS name or an IP address")
+			continue
+		}
+		once.once(v, at, name)
+	}
+}
+
+func (v *validator) serviceType(at string, t ServiceType) {
+	if t != "" {
+		v.oneOf(at, string(t), ServiceTypes)
 	}
 }
 

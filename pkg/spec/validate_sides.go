@@ -56,6 +56,14 @@ func (v *validator) apiServer(at string, s *Side) {
 	v.component(at, &a.Component, s)
 	v.port(at+".port", a.Port)
 	v.address(at+".bindAddress", a.Address)
+	v.certSANs(at+".certSANs", a.CertSANs)
+	v.serviceType(at+".service", a.Service)
+	if s.Existing && len(a.CertSANs) > 0 {
+		v.addf(at+".certSANs", "has no effect: the serving certificate of a side that runs already is left alone")
+	}
+	if s.Existing && a.Service != "" {
+		v.addf(at+".service", "has no effect: a side that runs already is not run as pods")
+	}
 	if v.file.Spec.PKI.Directory != "" && strings.HasPrefix(v.file.Spec.PKI.Directory, "/") {
 		v.absolute(at+".cert", a.Cert, true)
 		v.absolute(at+".key", a.Key, true)

@@ -77,6 +77,7 @@ func rows() map[string]row {
 		"kubever.Version": {pattern: versions(), maxLength: limitVersion},
 		"Layout":          {enum: spec.Layouts},
 		"FailurePolicy":   {enum: spec.FailurePolicies},
+		"ServiceType":     {enum: spec.ServiceTypes},
 		"UnknownFields":   {enum: spec.UnknownFieldsWords},
 		"Approval":        {enum: spec.Approvals},
 		"DeletionPolicy":  {enum: spec.DeletionPolicies},
