@@ -23,11 +23,12 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// TestAnAdoptedControlPlaneStarts starts the modern API server that fusionctl made for each control plane as people set
-// them up: with the arguments of the plan, and only the files that the host has, that pki issued and that render wrote.
+// TestAnAdoptedControlPlaneStarts starts the modern API server and controller manager that fusionctl made for each
+// control plane as people set them up: with the arguments of the plan, and only the files that the host has, that pki
+// issued and that render wrote. A modern side has no scheduler: the legacy side's binds the pods of both.
 func TestAnAdoptedControlPlaneStarts(t *testing.T) {
 	t.Parallel()
-	for i, name := range adopted.Names(t) {
+	for _, name := range adopted.Names(t) {
 		t.Run(name, func(t *testing.T) {
 			r := rig.New(t)
 			c := adopted.Make(t, name, filepath.Join(r.Dir(), "adopted"), r.PKI.File("ca.crt"), r.PKI.File("ca.key"),
@@ -44,15 +45,10 @@ func TestAnAdoptedControlPlaneStarts(t *testing.T) {
 				t.Errorf("a stranger reads secrets: %v, want 403", err)
 			}
 			must(t, stranger.Call(t.Context(), http.MethodGet, "/apis", nil, nil))
-			if i%managed == 0 {
-				a.lead(server)
-			}
+			a.lead(server)
 		})
 	}
 }
-
-// managed is of how many control planes one has its controller manager started too.
-const managed = 3
 
 // lead starts the controller manager of the modern side, and waits until it leads: its kubeconfig is the one that
 // render wrote, its certificate the one that pki issued, and the policy lets it have its lock.
