@@ -85,6 +85,8 @@ var folders = []string{
 	".", "manifests", "etc/kubernetes/manifests", "kubernetes/manifests",
 	"etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system", "systemd/system",
 	"args", "var/snap/microk8s/current/args", "var/snap", "etc/init.d",
+	"var/lib/rancher/rke2/agent/pod-manifests", "etc/rancher/rke2", "etc/rancher/k3s", "etc/origin/node/pods",
+	"etc/origin/master", "etc/init", "etc/supervisor/conf.d", "etc/supervisord.d",
 }
 
 // Read reads the files of a directory: every static pod manifest, as the kubelet does (YAML or JSON of any name that
@@ -94,8 +96,8 @@ var folders = []string{
 // The environment files of units are looked for in dir, by their full path below it or by their base name, and then in
 // host, if that is not nil: the root of the machine that dir belongs to. So are drop-ins.
 //
-// Errors: what makes the result doubtful is one: no API server, two of a component, an environment file that is missing
-// although arguments come from it. Names in errors and notes are relative to dir.
+// Errors: what makes the result doubtful is one: no API server (ErrNone), two of a component, an environment file that
+// is missing although arguments come from it. Names in errors and notes are relative to dir.
 func Read(dir, host fs.FS) (*Running, error) {
 	running, tried, err := readFirst(dir, host, new(made), folders, func(r *Running) bool {
 		return r.Process(kubever.APIServer) != nil
@@ -282,7 +284,7 @@ func (r *reader) read() error {
 	for _, f := range files {
 		switch {
 		case r.refuse(f.name, f.text), path.Ext(f.name) == ".service", r.environmentFiles[f.name]:
-		case r.inspect(f.name, f.text), r.snapFile(f.name, f.text), r.hold(f.name, f.text),
+		case r.inspect(f.name, f.text), r.snapFile(f.name, f.text), r.multipart(f.name, f.text), r.hold(f.name, f.text),
 			r.compose(f.name, f.text):
 		case isShellScript(f.text) && r.startedBy(script{name: f.name, text: string(f.text)}, nil, nil):
 		case path.Ext(f.name) == ".txt" || path.Ext(f.name) == ".log" || path.Base(f.name) == "cmdline":

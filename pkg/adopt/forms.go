@@ -40,6 +40,7 @@ var forms = []form{
 	{regexp.MustCompile(`(?m)^kubeAPIServer:|^(clusterName|keyName):[\s\S]*^hostedZoneId:`),
 		"a cluster file of kube-aws or a part of one of kops", wantManifests},
 	{regexp.MustCompile(`(?m)^(resource|module|data)\s+"`), "a file of Terraform", wantManifests},
+	{regexp.MustCompile(`(?im)^start on [\s\S]*apiserver|apiserver[\s\S]*^start on `), "a job of upstart", wantProcesses},
 	{regexp.MustCompile(`(?m)^\s*KUBE_[A-Z_]+=.*--etcd[-_]servers`), "the environment of a unit",
 		"want the unit that reads it too, such as kube-apiserver.service, beside it"},
 }

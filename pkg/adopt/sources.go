@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -188,6 +189,50 @@ func cutOff(words []string, following []string) string {
 	return ""
 }
 
+// ErrNone says that no file starts an API server, and that none refuses to be adopted.
+var ErrNone = errors.New("no " + kubever.APIServer + " among the files")
+
+// Elsewhere says which files below a directory have to do with an API server and are in none of the folders that Read
+// looks into: the directory may be the root of a host. It is nil where there is none among the first files.
+func Elsewhere(files fs.FS) error {
+	var errs []error
+	searched := 0
+	_ = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		folder := path.Dir(name)
+		switch searched++; {
+		case searched > limitFiles || len(errs) == few:
+			return fs.SkipAll
+		case err == nil && entry.IsDir() && slices.Contains([]string{"proc", "sys", "dev"}, name):
+			return fs.SkipDir // reading what is there may wait
+		case err != nil || !entry.Type().IsRegular() || slices.Contains(folders, folder) ||
+			slices.Contains(passedOver, path.Ext(name)) || isBackup(path.Base(name)):
+			return nil
+		}
+		text, err := readFile(files, name)
+		if err != nil {
+			return nil
+		}
+		other := &reader{}
+		switch form := known(name, text); {
+		case other.refuse(name, text):
+			errs = append(errs, other.refused...)
+		case form != nil && strings.Contains(strings.ToLower(string(text)), "apiserver"):
+			errs = append(errs, form)
+		case startsServer.Match(text):
+			errs = append(errs, fmt.Errorf("%s: has the arguments of an API server; want its directory after --from: %s",
+				name, folder))
+		}
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+// few are enough to see what is meant.
+const few = 3
+
+// passedOver are the endings of files that are long, or hold keys.
+var passedOver = []string{".log", ".crt", ".key", ".pem", ".db", ".snap", ".wal", ".md", ".go", ".jsonl"}
+
 // unread names the files that start an API server in a form that is not read.
 func (r *reader) unread() []error {
 	var errs []error
@@ -227,7 +272,7 @@ var startsServer = regexp.MustCompile(`--etcd[-_]servers\b|--service-cluster-ip-
 var template = regexp.MustCompile(`\{\{|\{%|%\{|<%`)
 
 var (
-	openShift = regexp.MustCompile(`(?m)^kind:\s*MasterConfig\s*$`)
+	openShift = regexp.MustCompile(`(?m)^kind:\s*MasterConfig\s*$|\b(openshift|origin) start master\b`)
 	k3sServer = regexp.MustCompile(`(?m)^ExecStart=\S*/(k3s|rke2)\s*\\?\s*$|^ExecStart=\S*/(k3s|rke2)\s+server\b`)
 	supervise = regexp.MustCompile(`(?m)^ExecStart=\S*/(k0s\s+controller|localkube|kubelite)\b`)
 	k3sConfig = regexp.MustCompile(`(?m)^(kube-apiserver-arg|cluster-init|write-kubeconfig-mode|datastore-endpoint):`)
@@ -237,8 +282,7 @@ var (
 func (r *reader) refuse(name string, text []byte) bool {
 	switch {
 	case openShift.Match(text):
-		r.refused = append(r.refused, fmt.Errorf("%s: is the configuration of an OpenShift 3 master, whose API "+
-			"server is no "+
+		r.refused = append(r.refused, fmt.Errorf("%s: is of an OpenShift 3 master, whose API server is no "+
 			"kube-apiserver with arguments but a program of its own, under other keys in etcd: it cannot be adopted",
 			name))
 	case k3sServer.Match(text), k3sConfig.Match(text):
@@ -273,7 +317,7 @@ func whyNone(refused []error, notes []Note) error {
 	if len(refused) > 0 {
 		return errors.Join(refused...)
 	}
-	text := "no " + kubever.APIServer + " among the files; want static pod manifests, such as those of " +
+	text := "want static pod manifests, such as those of " +
 		"/etc/kubernetes/manifests, systemd units, what docker inspect prints, the argument files of a snap, or a " +
 		"list of processes"
 	unread := slices.DeleteFunc(slices.Clone(notes), func(n Note) bool {
@@ -285,5 +329,5 @@ func whyNone(refused []error, notes []Note) error {
 	if len(unread) > 1 {
 		text += fmt.Sprintf("; and %d more files are ignored", len(unread)-1)
 	}
-	return errors.New(text)
+	return fmt.Errorf("%w; %s", ErrNone, text)
 }

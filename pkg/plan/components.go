@@ -300,7 +300,7 @@ func named(mounts []Mount) []Mount {
 			kept = append(kept, m)
 			continue
 		}
-		kept[outer].Required = kept[outer].Required || m.Required
+		kept[outer].join(m)
 	}
 	taken := map[string]bool{}
 	for i := range kept {
@@ -313,6 +313,17 @@ func named(mounts []Mount) []Mount {
 		taken[kept[i].Name] = true
 	}
 	return kept
+}
+
+// join takes a mount that lies within this one, which is then known to be a directory, or is this one.
+func (m *Mount) join(within Mount) {
+	m.Required = m.Required || within.Required
+	switch {
+	case m.Seen() != within.Seen():
+		m.Unchecked = false
+	case !within.Unchecked && m.Unchecked:
+		m.Unchecked, m.Directory = false, within.Directory
+	}
 }
 
 // label turns a path into a DNS label: /etc/kubernetes/pki is etc-kubernetes-pki.
@@ -332,7 +343,7 @@ func mounts(c *Component, extra []spec.Mount, configs []Kubeconfig) []Mount {
 	var list []Mount
 	for _, m := range extra {
 		mount := Mount{Name: m.Name, Path: m.HostPath, ReadOnly: m.ReadOnly, Directory: m.HostPath != "",
-			Secret: m.Secret, ConfigMap: m.ConfigMap}
+			Unchecked: m.HostPath != "", Secret: m.Secret, ConfigMap: m.ConfigMap}
 		if m.At() != m.HostPath {
 			mount.At = m.At()
 		}

@@ -162,6 +162,9 @@ type Mount struct {
 	ReadOnly  bool   `json:"readOnly"`
 	Directory bool   `json:"directory"`          // it is created when it is missing, unless Required; a file must exist
 	Required  bool   `json:"required,omitempty"` // it holds files that the component reads, so it is never created
+	// Unchecked is a path that the spec names and no argument: it may be a file as well, and a kubelet that is told
+	// which starts no pod where it is the other.
+	Unchecked bool   `json:"unchecked,omitempty"`
 	Secret    string `json:"secret,omitempty"`
 	ConfigMap string `json:"configMap,omitempty"`
 }

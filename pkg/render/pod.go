@@ -196,6 +196,8 @@ func hostVolume(kubelet knows, m plan.Mount) *yaml.Node {
 	}
 	kind := "File"
 	switch {
+	case m.Unchecked:
+		kind = "" // a runtime makes a directory where there is nothing
 	case m.Directory && m.Required:
 		kind = "Directory" // keys are never found in one that was made for the lack of it
 	case m.Directory:
@@ -205,7 +207,7 @@ func hostVolume(kubelet knows, m plan.Mount) *yaml.Node {
 		field{"name", text(m.Name)},
 		field{"hostPath", object(
 			field{"path", text(m.Path)},
-			field{"type", when(kubelet("v1.HostPathVolumeSource", "type"), text(kind))},
+			field{"type", when(kind != "" && kubelet("v1.HostPathVolumeSource", "type"), text(kind))},
 		)},
 	)
 }

@@ -327,7 +327,8 @@ func (c *Cluster) Relocate(t testing.TB, host string) {
 	}
 }
 
-// Missing lists the files that a component to be started names and that are not on its host.
+// Missing lists the files that a component to be started names and that are not on its host, and those that it mounts
+// as what they are not.
 func (c *Cluster) Missing() []string {
 	var missing []string
 	for i := range c.Plan.Components {
@@ -352,6 +353,11 @@ func (c *Cluster) Missing() []string {
 		for _, m := range component.Mounts {
 			if m.Required || !m.Directory {
 				look("mount "+m.Name, m.Path)
+			}
+			info, err := os.Stat(filepath.Join(c.Root, component.Host, filepath.FromSlash(m.Path)))
+			if err == nil && !m.Unchecked && info.IsDir() != m.Directory {
+				missing = append(missing, fmt.Sprintf("%s on %s: mount %s: %s is a directory: %v, want %v",
+					component.Name, component.Host, m.Name, m.Path, info.IsDir(), m.Directory))
 			}
 		}
 		for _, k := range c.Plan.Kubeconfigs {

@@ -3,6 +3,8 @@
 package files
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -69,6 +71,9 @@ func Read(names []string) (*Hosts, error) {
 		}
 		host := adopt.Host{}
 		if host.Running, err = adopt.Read(strictest{dir.Files, &h.Mode}, dir.Host); err != nil {
+			if errors.Is(err, adopt.ErrNone) {
+				err = cmp.Or(adopt.Elsewhere(dir.Files), err)
+			}
 			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
 		if len(h.Names) > 1 {
