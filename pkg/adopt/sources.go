@@ -219,8 +219,8 @@ func Elsewhere(files fs.FS) error {
 		case form != nil && strings.Contains(strings.ToLower(string(text)), "apiserver"):
 			errs = append(errs, form)
 		case startsServer.Match(text):
-			errs = append(errs, fmt.Errorf("%s: has the arguments of an API server; want its directory after --from: %s",
-				name, folder))
+			errs = append(errs, fmt.Errorf("%s: has the arguments of an API server; want its directory after "+
+				"--from: %s", name, folder))
 		}
 		return nil
 	})

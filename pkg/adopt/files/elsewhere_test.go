@@ -25,7 +25,7 @@ func TestReadNamesWhatLiesElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := map[string]string{
-				"etc/init/kube-apiserver.conf": "start on started etcd\nscript\n  exec kube-apiserver $OPTS\nend script\n",
+				"etc/init/kube-apiserver.conf": "start on started etcd\nexec kube-apiserver $OPTS\n",
 				"etc/origin/node/pods/apiserver.yaml": "kind: Pod\nspec: {containers: [{name: api, command: " +
 					"[/bin/bash, -c], args: [exec openshift start master api --config=/etc/origin/master.yaml]}]}\n",
 				"etc/rancher/rke2/config.yaml":         "kube-apiserver-arg: [audit-log-maxage=30]\n",
