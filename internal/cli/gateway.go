@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"io"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type gatewayRequest struct {
 	legacy, modern string // kubeconfig files
 	serving        serverFlags
 	policy         string // file; "" for none
+	audit          auditFlags
 	options        gateway.Options
 }
 
@@ -43,6 +45,9 @@ forwarded to the API servers with the certificate of a front proxy, so that each
 token counts on the sides that know it, unless spec.gateway.sharedIdentities says that a name is the same user on both.
 With --policy every request of a client is decided by an ABAC policy first; what no rule allows is forwarded to no side.
 The file is read again when it changes.
+
+With --audit-log-path it records requests as an API server does, by the rules of --audit-policy-file: events of
+audit.k8s.io/v1, with the same audit ID as those of the API servers, and the side that answered as an annotation.
 
 The kubeconfigs are those of the gateway itself: it needs permission to get /api, /apis, /version
 and /readyz, to list API services and to create token reviews.
@@ -81,6 +86,7 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad input f
 		"loopback address of /metrics and /healthz, without TLS (default not)")
 	f.StringVar(&req.policy, "policy", "", "file of the ABAC policy of the gateway (default none: the sides "+
 		"alone decide)")
+	req.audit.bind(f)
 	f.DurationVar(&req.options.DiscoveryInterval, "discovery-interval", 5*time.Second,
 		"how often both API servers are queried for what they serve")
 	f.IntVar(&req.options.Requests, "user-requests", 200, "requests of one user that are served concurrently")
@@ -127,6 +133,11 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	if err != nil {
 		return err
 	}
+	var audited io.Closer
+	if req.options.Audit, audited, err = req.audit.open(streams); err != nil {
+		return err
+	}
+	defer audited.Close()
 	g, err := gateway.New(p, req.options, registry)
 	if err != nil {
 		return badInput(err, "")

@@ -185,6 +185,7 @@ func (b *both) list(w http.ResponseWriter) error {
 	if err != nil {
 		return unavailable("merging the lists of the two sides: %v", err)
 	}
+	b.took.by(pair.Sides()...)
 	w.Header().Set("Content-Type", form)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusOK)
@@ -211,6 +212,7 @@ func (b *both) version(query url.Values) (merge.Version, error) {
 // partly is the error when one side refuses its part: its own Status, naming the side. A continue token in it
 // would go on with that side's part alone.
 func (b *both) partly(a *answer) error {
+	b.took.by(a.side)
 	var status metav1.Status
 	if json.Unmarshal(a.body, &status) != nil || status.Kind != "Status" || status.Status != metav1.StatusFailure {
 		return unavailable("the %s API server answers %d", a.side, a.code)
@@ -238,6 +240,7 @@ func (b *both) get(w http.ResponseWriter) error {
 
 // show writes a side's answer as clients of both sides see it.
 func (b *both) show(w http.ResponseWriter, a *answer) error {
+	b.took.by(a.side)
 	body := a.body
 	if a.isJSON() && len(body) > 0 {
 		shown, _, err := merge.Read(body, a.side, merge.Version{})

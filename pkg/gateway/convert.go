@@ -169,6 +169,7 @@ func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exch
 	if err != nil {
 		return err
 	}
+	c.took.by(name)
 	a.copyTo(w, a.body)
 	return nil
 }

@@ -51,7 +51,9 @@ type Options struct {
 	Policy func() authorizer.Authorizer
 	// Requests and Watches bound what one user may have in flight. Defaults: 200 and 2000.
 	Requests, Watches int
-	Log               *slog.Logger // nil for none
+	// Audit says what is recorded of requests; nil for nothing.
+	Audit *Audit
+	Log   *slog.Logger // nil for none
 }
 
 // Gateway is one endpoint over both API servers: an http.Handler behind TLS with optional client certificates.
@@ -62,6 +64,7 @@ type Gateway struct {
 	authenticators []authenticator.Request
 	log            *slog.Logger
 	metrics        *metrics
+	audit          *auditLog // nil for none
 	memory         *webserver.Budget
 	flights        flights // of users
 	strangers      flights // of addresses
@@ -114,6 +117,7 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		g.sides[name], servers[name], g.known[name] = s, s.own, &known{}
 	}
 	g.authenticators = authenticators(servers, o.SharedIdentities)
+	g.audit = newAuditLog(g)
 	return g, nil
 }
 
@@ -144,31 +148,37 @@ func (c *exchange) proxied() bool {
 	return c.info.IsResourceRequest && (c.info.Subresource == "proxy" || c.info.Verb == "proxy")
 }
 
-// took is what is counted of a request.
+// took is what is counted and recorded of a request.
 type took struct {
-	route string
-	began time.Time
+	route            string
+	began            time.Time
+	sides            []pair.Side // whose answers the answer is
+	decision, reason string      // of the gateway's policy
 }
 
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	counted := &counter{ResponseWriter: w, code: http.StatusOK}
-	t := &took{"refused", time.Now()}
+	t := &took{route: "refused", began: time.Now()}
 	end := "aborted"
 	defer func() { // an answer that breaks off is a panic, by which the client's connection breaks off, too
 		if end == "aborted" && r.Context().Err() != nil {
 			end = "gone"
 		}
 		g.metrics.count(t.route, end, time.Since(t.began))
+		counted.audit.end(end == "aborted")
 	}()
 	if err := g.serve(counted, r, t); err != nil {
+		if passed := (answered{}); errors.As(err, &passed) {
+			t.by(passed.side)
+		}
 		refuse(counted, err)
 	}
 	end = strconv.Itoa(counted.code)
 }
 
 // serve answers, or returns why it is refused.
-func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t *took) error {
+func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	if err := checkPath(r); err != nil {
 		return err
 	}
@@ -185,14 +195,20 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t *took) error {
 		_, _ = io.WriteString(w, "ok")
 		return nil
 	}
-	id, err := g.authenticate(r)
-	if err != nil {
-		return err
-	}
 	inner, view := withoutView(r)
 	info, err := g.infos.NewRequestInfo(inner)
 	if err != nil {
 		return badRequest("%v", err)
+	}
+	id, err := g.authenticate(r)
+	if err != nil {
+		if _, failed := g.audit.begin(w, r, nil, info, t); failed != nil {
+			return failed
+		}
+		return err
+	}
+	if r, err = g.audit.begin(w, r, id, info, t); err != nil {
+		return err
 	}
 	c := &exchange{id: id, info: info, view: g.current.Load(), took: t}
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil && !c.proxied() { // an older server reads another one in it
@@ -246,6 +262,7 @@ func (g *Gateway) passOver(w http.ResponseWriter, r *http.Request, c *exchange, 
 	if err != nil {
 		return err
 	}
+	c.took.by(name)
 	g.sides[name].pass(w, r, u, how)
 	return nil
 }

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 	"time"
 
@@ -12,6 +14,8 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	stale    *prometheus.GaugeVec
 	policy   prometheus.Gauge
+
+	audited, unaudited prometheus.Counter
 }
 
 // Describe registers the metrics of a gateway that does not run, for what shows them.
@@ -31,7 +35,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m.policy = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fusionctl_gateway_policy_good",
 		Help: "0 while an earlier policy decides, because the file is invalid; 1 without a policy."})
 	m.policy.Set(1)
-	registry.MustRegister(m.requests, m.seconds, m.stale, m.policy)
+	m.audited = prometheus.NewCounter(prometheus.CounterOpts{Name: "fusionctl_gateway_audit_events_total",
+		Help: "Events written to the audit log."})
+	m.unaudited = prometheus.NewCounter(prometheus.CounterOpts{Name: "fusionctl_gateway_audit_errors_total",
+		Help: "Events that could not be written to the audit log."})
+	registry.MustRegister(m.requests, m.seconds, m.stale, m.policy, m.audited, m.unaudited)
 	return m
 }
 
@@ -40,15 +48,48 @@ func (m *metrics) count(route, end string, took time.Duration) {
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
 }
 
-// counter remembers the code of an answer.
+// counter remembers the code of an answer, and lets the audit log see the answer.
 type counter struct {
 	http.ResponseWriter
-	code int
+	code  int
+	begun bool
+	audit *record // nil for none
 }
 
+func (c *counter) begin(code int) {
+	if c.begun {
+		return
+	}
+	c.code, c.begun = code, true
+	if c.audit != nil {
+		c.audit.answers(code, c.Header())
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
 func (c *counter) WriteHeader(code int) {
-	c.code = code
+	if code >= http.StatusOK || code == http.StatusSwitchingProtocols { // others are not the answer yet
+		c.begin(code)
+	}
 	c.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (c *counter) Write(p []byte) (int, error) {
+	c.begin(http.StatusOK)
+	if c.audit != nil {
+		c.audit.answer.add(p)
+	}
+	return c.ResponseWriter.Write(p)
+}
+
+// Hijack implements http.Hijacker: the connection is another program's from now on.
+func (c *counter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	connection, buffer, err := http.NewResponseController(c.ResponseWriter).Hijack()
+	if err == nil {
+		c.begin(http.StatusSwitchingProtocols)
+	}
+	return connection, buffer, err
 }
 
 // Unwrap lets http.ResponseController reach the connection.

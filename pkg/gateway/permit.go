@@ -20,29 +20,30 @@ func (g *Gateway) permit(r *http.Request, c *exchange, view pair.Side) error {
 	}
 	for name := range r.Header {
 		if strings.HasPrefix(name, "Impersonate-") {
+			c.took.decision = "forbid"
 			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "%s: the gateway's policy does not "+
 				"allow impersonation", name)
 		}
 	}
 	info := c.info
 	decider := g.options.Policy()
+	c.took.decision = "forbid"
 	for _, side := range pair.Sides() {
 		u, ok := c.id.on[side]
 		if !ok || view != "" && side != view {
 			continue
 		}
-		decision, _, err := decider.Authorize(r.Context(), authorizer.AttributesRecord{User: authenticated{u},
-			Verb: info.Verb, Namespace: info.Namespace, APIGroup: info.APIGroup, APIVersion: info.APIVersion,
-			Resource: info.Resource, Subresource: info.Subresource, Name: info.Name,
-			ResourceRequest: info.IsResourceRequest, Path: info.Path})
+		decision, reason, err := decider.Authorize(r.Context(), attributesOf(u, info))
 		if err != nil {
 			return unavailable("evaluating the gateway's policy: %v", err)
 		}
+		c.took.reason = reason
 		if decision != authorizer.DecisionAllow {
 			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "the gateway's policy does not let "+
 				"%q %s %s", u.GetName(), info.Verb, info.Path)
 		}
 	}
+	c.took.decision = "allow"
 	return nil
 }
 

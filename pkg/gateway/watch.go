@@ -66,6 +66,7 @@ func (b *both) watch(w http.ResponseWriter) error {
 		}
 		streams[name] = response.Body
 	}
+	b.took.by(pair.Sides()...)
 	w.Header().Set("Content-Type", form+";stream=watch")
 	if !strings.Contains(form, ";") {
 		w.Header().Set("Content-Type", form)

@@ -34,15 +34,24 @@ func (v *validator) gateway() {
 	v.someHosts(at+".hosts", g.Hosts)
 	v.certSANs(at+".certSANs", g.CertSANs)
 	v.serviceType(at+".service", g.Service)
+	named := map[string]bool{}
 	for i, arg := range g.ExtraArgs {
 		at := index(at+".extraArgs", i)
 		v.flagOf(at+".name", arg.Name, GatewayFlags, ofGateway)
+		named[arg.Name] = true
 		switch arg.Name {
-		case "policy":
+		case "policy", "audit-policy-file":
 			v.absolute(at+".value", arg.Value, true)
+		case "audit-log-path":
+			if arg.Value != "-" {
+				v.absolute(at+".value", arg.Value, true)
+			}
 		case "metrics-listen":
 			v.metricsListen(at+".value", arg.Value)
 		}
+	}
+	if named["audit-log-path"] != named["audit-policy-file"] {
+		v.addf(at+".extraArgs", "audit-log-path and audit-policy-file: want both, or none")
 	}
 }
 

@@ -174,6 +174,7 @@ fusionctl_gateway_requests_total{job="a",instance="i",route="none",code="501"} 0
 fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="503"} 2x120
 fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="aborted"} 2x120
 fusionctl_gateway_policy_good{job="a",instance="i"} 1x120
+fusionctl_gateway_audit_errors_total{job="a",instance="i"} 3x120
 fusionctl_conversion_rules_good{job="a",instance="i"} 1x120
 fusionctl_conversion_bad_reviews_total{job="a",instance="i"} 3x120
 fusionctl_conversion_reviews_total{job="a",instance="i",result="Success"} 0+10x120
@@ -229,8 +230,9 @@ var bad = map[string][2]string{
 		`} 0+1x120`},
 	"FusionctlGatewayAborted": {`fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="aborted"`,
 		`} 0+1x120`},
-	"FusionctlGatewayPolicyBad": {"fusionctl_gateway_policy_good{", `job="a",instance="i"} 0x120`},
-	"FusionctlGatewayAbsent":    {"fusionctl_gateway_discovery_stale{", ""},
+	"FusionctlGatewayPolicyBad":  {"fusionctl_gateway_policy_good{", `job="a",instance="i"} 0x120`},
+	"FusionctlGatewayAuditFails": {"fusionctl_gateway_audit_errors_total{", `job="a",instance="i"} 0+1x120`},
+	"FusionctlGatewayAbsent":     {"fusionctl_gateway_discovery_stale{", ""},
 
 	"FusionctlCertificateKept": {"fusionctl_certificate_good{", `job="a",instance="i",file="a.crt"} 0x120`},
 	"FusionctlCertificateExpires": {"fusionctl_certificate_remaining_seconds{",
