@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -74,6 +75,8 @@ Exit codes: 1 could not start; 2 bad usage or bad input file; 130 stopped by a s
 	f.IntVar(&req.options.Workers, "workers", req.options.Workers, "objects that are processed concurrently")
 	f.StringVar(&req.options.Listen, "listen", req.options.Listen,
 		"loopback address of /healthz, /readyz and /metrics; empty for none")
+	f.StringVar(&req.options.Health, "health-listen", "",
+		"address of /healthz and /readyz alone, for the kubelet of a pod (default: none)")
 	f.StringVar(&req.options.StateDirectory, "state-dir", "", "directory that remembers what the stores showed of "+
 		"themselves, outside of them; without it that is forgotten with the process")
 	f.IntVar(&req.options.Brake.Share, "brake-share", req.options.Brake.Share,
@@ -98,6 +101,11 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 	if req.options.Listen != "" && !loopback(req.options.Listen) {
 		return usagef("--listen %q: want an address on loopback, since metrics are served without TLS",
 			req.options.Listen)
+	}
+	if req.options.Health != "" {
+		if _, _, err := net.SplitHostPort(req.options.Health); err != nil {
+			return usagef("--health-listen %q: want HOST:PORT or :PORT", req.options.Health)
+		}
 	}
 	if req.options.QPS <= 0 || req.options.ChangesPerSecond <= 0 || req.options.Workers <= 0 {
 		return usagef("--qps, --changes-per-second and --workers: want more than 0")

@@ -43,6 +43,7 @@ type Options struct {
 	ChangesPerSecond float64
 	Workers          int      // objects that are processed concurrently
 	Listen           string   // address of /healthz, /readyz and /metrics; "" for none
+	Health           string   // address of /healthz and /readyz alone; "" for none
 	Webhook          *Webhook // mutates pods; nil where the plan has no webhook
 	// StateDirectory keeps what identifies the stores across restarts; "" keeps it in memory alone.
 	StateDirectory string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -280,6 +281,22 @@ func TestNothingIsChangedWhileStopped(t *testing.T) {
 	_ = m.namespaces.reportOrphans(t.Context())
 	if err := newProcess(c.cluster, Options{}).ready(); err == nil || !strings.Contains(err.Error(), "a test") {
 		t.Errorf("ready() = %v, want why deletions have stopped", err)
+	}
+}
+
+// TestMetricsAreNotForTheKubelet: where health checks are served to other machines, metrics are not.
+func TestMetricsAreNotForTheKubelet(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.collector(Options{})
+	p := newProcess(c.cluster, Options{})
+	for path, want := range map[string][2]int{"/healthz": {200, 200}, "/readyz": {500, 500}, "/metrics": {404, 200}} {
+		for i, metrics := range []bool{false, true} {
+			answer := httptest.NewRecorder()
+			p.checks(metrics).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+			if answer.Code != want[i] {
+				t.Errorf("%s, metrics %v: %d, want %d", path, metrics, answer.Code, want[i])
+			}
+		}
 	}
 }
 

@@ -67,11 +67,16 @@ func (p *process) current() *manager {
 
 // run serves, and runs the controllers while it is the leader, until ctx ends.
 func (p *process) run(ctx context.Context) (err error) {
-	stop, err := p.serve(p.options.Listen)
-	if err != nil {
-		return err
+	for _, at := range []struct {
+		address string
+		metrics bool
+	}{{p.options.Listen, true}, {p.options.Health, false}} {
+		stop, err := p.serve(at.address, at.metrics)
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
-	defer stop()
 	if p.keepers, err = podKeepers(p.cluster, p.options); err != nil {
 		return err
 	}
@@ -188,8 +193,8 @@ func (p *process) term(ctx context.Context, lock *lock) error {
 	return <-ended
 }
 
-// serve serves health checks and metrics.
-func (p *process) serve(address string) (stop func(), err error) {
+// serve serves health checks, and metrics where it is told to.
+func (p *process) serve(address string, metrics bool) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
@@ -197,6 +202,18 @@ func (p *process) serve(address string) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for health checks: %w", err)
 	}
+	server := &http.Server{Handler: p.checks(metrics), ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			p.log.Error("health checks stopped", "err", err)
+		}
+	}()
+	p.log.Info("listening", "address", listener.Addr().String())
+	return func() { server.Close() }, nil
+}
+
+// checks answers health checks, and metrics where it is told to.
+func (p *process) checks(metrics bool) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(check func(*http.Request) error) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -209,15 +226,10 @@ func (p *process) serve(address string) (stop func(), err error) {
 	}
 	mux.HandleFunc("GET /healthz", answer(p.elector.Check))
 	mux.HandleFunc("GET /readyz", answer(func(*http.Request) error { return p.ready() }))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			p.log.Error("health checks stopped", "err", err)
-		}
-	}()
-	p.log.Info("listening", "address", listener.Addr().String())
-	return func() { server.Close() }, nil
+	if metrics {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{}))
+	}
+	return mux
 }
 
 // ready reports why the controllers are not active.

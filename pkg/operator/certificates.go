@@ -240,43 +240,59 @@ func (r *Reconciler) authority(p *plan.Plan, a signer, files map[string][]byte, 
 		"and its key as %s where certificates are to be issued", a.cert, p.Name, PKIName, pkiKey(a.cert), pkiKey(a.key))
 }
 
+// placed are files of a control plane in a directory of this process.
+type placed struct {
+	name, directory string
+	secret          *corev1.Secret
+}
+
+// place reads the files of a control plane. Their owner calls remove.
+func (r *Reconciler) place(ctx context.Context, name string) (*placed, error) {
+	p := &placed{name: name, secret: &corev1.Secret{}}
+	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: name, Name: PKIName}, p.secret)
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", name, PKIName, err)
+	}
+	p.directory, err = os.MkdirTemp("", "fusionctl-files-")
+	return p, err
+}
+
+func (p *placed) remove() { os.RemoveAll(p.directory) } //nolint:errcheck // a directory of ours alone
+
+// files writes the files of these paths of the plan, and changes the paths to where they are here.
+func (p *placed) files(paths ...*string) error {
+	for _, path := range paths {
+		data, ok := p.secret.Data[pkiKey(*path)]
+		if !ok {
+			return fmt.Errorf("in Secret %s/%s there is no %s, with which the control plane is read", p.name, PKIName,
+				pkiKey(*path))
+		}
+		*path = filepath.Join(p.directory, pkiKey(*path))
+		if err := os.WriteFile(*path, data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // reachable writes the files with which stores are read into a directory of this process, and returns the stores with
 // their paths there. done removes it.
 func (r *Reconciler) reachable(ctx context.Context, name string, stores []plan.Store) (there []plan.Store,
 	done func(), err error) {
-	secret := &corev1.Secret{}
-	if err := r.Reader.Get(ctx, types.NamespacedName{Namespace: name, Name: PKIName}, secret); err != nil {
-		return nil, nil, fmt.Errorf("reading Secret %s/%s: %w", name, PKIName, err)
-	}
-	directory, err := os.MkdirTemp("", "fusionctl-stores-")
+	p, err := r.place(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	done = func() { os.RemoveAll(directory) } //nolint:errcheck // a directory of ours alone
-	place := func(path string) (string, error) {
-		data, ok := secret.Data[pkiKey(path)]
-		if !ok {
-			return "", fmt.Errorf("in Secret %s/%s there is no %s, with which the stores are read", name, PKIName,
-				pkiKey(path))
-		}
-		file := filepath.Join(directory, pkiKey(path))
-		return file, os.WriteFile(file, data, 0o600)
-	}
 	for _, s := range stores {
 		if s.TLS != nil {
-			var t spec.TLS
-			for _, file := range []struct {
-				from string
-				to   *string
-			}{{s.TLS.CA, &t.CA}, {s.TLS.Cert, &t.Cert}, {s.TLS.Key, &t.Key}} {
-				if *file.to, err = place(file.from); err != nil {
-					done()
-					return nil, nil, err
-				}
+			t := *s.TLS
+			if err := p.files(&t.CA, &t.Cert, &t.Key); err != nil {
+				p.remove()
+				return nil, nil, err
 			}
 			s.TLS = &t
 		}
 		there = append(there, s)
 	}
-	return there, done, nil
+	return there, p.remove, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/witness"
@@ -184,7 +185,8 @@ func (p *plane) waits(t *transition.Transition) bool {
 		return true
 	}
 	for _, s := range t.Steps {
-		if s.Do != nil && s.Do.Kind != transition.RunChecks && s.Undo == nil {
+		// controllers that start again mark again what was released
+		if s.Do != nil && s.Do.Kind != transition.RunChecks && s.Do.Kind != transition.Release && s.Undo == nil {
 			return true
 		}
 	}
@@ -413,11 +415,7 @@ func (p *plane) components(ctx context.Context, of *plan.Plan) (list []api.Compo
 			list = append(list, status)
 			continue
 		}
-		kind := "Deployment"
-		if c.Kind == plan.Etcd {
-			kind = "StatefulSet"
-		}
-		state, _, err := podsOf(ctx, p.Client, kind, of.Name, c.Name)
+		state, _, err := podsOf(ctx, p.Client, render.HostedKind(c), of.Name, c.Name)
 		if err != nil {
 			return nil, false, err
 		}

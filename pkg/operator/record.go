@@ -142,10 +142,21 @@ func validateAction(a *transition.Action, name string) error {
 		if (c.Kind == transition.RolledOut || c.Kind == transition.NoPods) && c.Workload == nil {
 			return fmt.Errorf("check %q names no workload", c.Kind)
 		}
+		if (c.Kind == transition.Settled || c.Kind == transition.Released) && c.Marks == nil {
+			return fmt.Errorf("check %q names no marks", c.Kind)
+		}
 		workloads = append(workloads, c.Workload)
 	}
-	if a.Kind != transition.RunChecks && a.Workload == nil {
-		return fmt.Errorf("action %q names no workload", a.Kind)
+	switch a.Kind {
+	case transition.RunChecks:
+	case transition.Release:
+		if a.Marks == nil {
+			return fmt.Errorf("action %q names no marks", a.Kind)
+		}
+	default:
+		if a.Workload == nil {
+			return fmt.Errorf("action %q names no workload", a.Kind)
+		}
 	}
 	for _, w := range workloads {
 		if w == nil {

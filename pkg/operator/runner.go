@@ -32,6 +32,10 @@ func (r *runner) Do(ctx context.Context, _ string, a *transition.Action) error {
 		return r.applyWorkload(ctx, a.Workload)
 	case transition.RemoveObjects:
 		return r.removeWorkload(ctx, a.Workload)
+	case transition.Release:
+		return r.withMarks(ctx, a.Marks, func(m *transition.Marks) error {
+			return new(local.Host).Do(ctx, r.name, &transition.Action{Kind: a.Kind, Marks: m})
+		})
 	}
 	return fmt.Errorf("operator: internal error: action %q", a.Kind)
 }
@@ -66,8 +70,35 @@ func (r *runner) Check(ctx context.Context, _ string, c *transition.Check) error
 		return nil
 	case transition.StoresAgree:
 		return r.storesAgree(ctx, c)
+	case transition.Settled, transition.Released:
+		return r.withMarks(ctx, c.Marks, func(m *transition.Marks) error {
+			there := *c
+			there.Marks = m
+			return new(local.Host).Check(ctx, r.name, &there)
+		})
 	}
 	return fmt.Errorf("operator: internal error: check %q", c.Kind)
+}
+
+// withMarks has the API servers of marks asked with the certificates of the control plane.
+func (r *runner) withMarks(ctx context.Context, m *transition.Marks, ask func(*transition.Marks) error) error {
+	p, err := r.place(ctx, r.name)
+	if err != nil {
+		return err
+	}
+	defer p.remove()
+	there := *m
+	for _, access := range []**transition.Access{&there.Namespaces, &there.Modern} {
+		if *access == nil {
+			continue
+		}
+		a := **access
+		if err := p.files(&a.CA, &a.Cert, &a.Key); err != nil {
+			return err
+		}
+		*access = &a
+	}
+	return ask(&there)
 }
 
 // storesAgree reads the stores with the client certificate of the control plane.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/prose"
@@ -21,8 +22,8 @@ type verdict struct {
 	plan      *plan.Plan // nil where it leads to none
 	digest    string     // of the plan
 	report    finding.Report
-	undone    []string // what fusionctl controllers would do, which are no pods of a control plane
-	noGateway bool     // the spec wants a gateway, which is no pod of one either
+	undone    []string // what fusionctl controllers would do, which do not run as pods
+	noGateway bool     // the spec wants a gateway, which does not run as pods either
 	err       error    // why there is no plan
 }
 
@@ -37,10 +38,10 @@ func judge(f *api.FusedControlPlane) verdict {
 	}
 	v.report = catalog.Check(v.plan)
 	if onHosts, err := plan.New(v.file, plan.OnHosts); err == nil {
-		if onHosts.Joint != nil {
+		if onHosts.Joint != nil && v.plan.Joint == nil {
 			v.undone = onHosts.Joint.Why
 		}
-		v.noGateway = onHosts.Gateway.Serves()
+		v.noGateway = onHosts.Gateway.Serves() && !v.plan.Gateway.Serves()
 	}
 	v.digest, v.err = digestOf(v.plan)
 	return v
@@ -93,16 +94,20 @@ func (v *verdict) findings() []api.PlanFinding {
 		}
 	}
 	if len(v.undone) > 0 {
+		fix := "set spec.controllers.image to an image that has fusionctl in its PATH"
+		if v.file.Spec.Pods != nil { // whose webhook and Service are of hosts
+			fix = "run fusionctl controllers --spec FILE on the hosts of the legacy API servers"
+		}
 		list = append(list, api.PlanFinding{Rule: "controllers", Severity: finding.Warning.String(),
-			Subject: "fusionctl controllers", Message: "the operator does not run them; without them: " +
-				strings.Join(v.undone, "; "),
-			Fix: "run fusionctl controllers --spec FILE beside the control plane"})
+			Subject: "fusionctl controllers", Message: "they do not run as pods; without them: " +
+				strings.Join(v.undone, "; "), Fix: fix})
 	}
 	if v.noGateway {
 		list = append(list, api.PlanFinding{Rule: "gateway", Severity: finding.Warning.String(),
-			Subject: "fusionctl gateway", Message: "it is not run as pods, and without it clients have two endpoints",
-			Fix: "run fusionctl gateway FILE beside the control plane"})
+			Subject: "fusionctl gateway", Message: "it does not run as pods, and without it clients have two endpoints",
+			Fix: "set spec.gateway.image to an image that has fusionctl in its PATH"})
 	}
+	list = append(list, v.permits()...)
 	for _, f := range v.report.Findings {
 		list = append(list, api.PlanFinding{Rule: f.Rule, Severity: f.Severity.String(), Subject: f.Subject,
 			Message: f.Message, Fix: f.Fix})
@@ -111,6 +116,30 @@ func (v *verdict) findings() []api.PlanFinding {
 	for i := range list {
 		f := &list[i]
 		f.Subject, f.Message, f.Fix = brief(f.Subject), brief(f.Message), brief(f.Fix)
+	}
+	return list
+}
+
+// permits says what the legacy API server has to allow, by hand, to components that see both sides.
+func (v *verdict) permits() []api.PlanFinding {
+	if v.plan == nil {
+		return nil
+	}
+	var list []api.PlanFinding
+	add := func(user string, access plan.LegacyAccess) {
+		if !slices.Contains(access.Modes, "AlwaysAllow") {
+			list = append(list, api.PlanFinding{Rule: "access", Severity: finding.Warning.String(),
+				Subject: "user " + user,
+				Message: "the legacy API server authorizes by " + strings.Join(access.Modes, ", ") + ", and has to " +
+					"allow what this user does there",
+				Fix: "apply the legacy-access file that fusionctl render --target hosted writes"})
+		}
+	}
+	if v.plan.Joint != nil {
+		add(v.plan.Joint.User, v.plan.Joint.Legacy)
+	}
+	if g := v.plan.Gateway; g.Serves() {
+		add(g.Component.User, g.Component.Legacy)
 	}
 	return list
 }

@@ -37,7 +37,7 @@ func TestAGatewayThatDoesNotRunIsReported(t *testing.T) {
 		if reported := i >= 0; reported != want {
 			t.Errorf("gateway %q: reported %v, want %v", wanted, reported, want)
 		}
-		if i >= 0 && !strings.Contains(v.findings()[i].Fix, "fusionctl gateway") {
+		if i >= 0 && !strings.Contains(v.findings()[i].Fix, "spec.gateway.image") {
 			t.Errorf("the fix is %q", v.findings()[i].Fix)
 		}
 	}

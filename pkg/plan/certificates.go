@@ -71,7 +71,7 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig, c
 			Why: "the modern API server sends admission requests for pods to the webhook"})
 	}
 	if b.gatewayRuns(host) {
-		list = append(list, b.gatewayCertificate(host))
+		list = append(list, b.gatewayCertificate(at, components))
 	}
 	list = append(list, b.storeCertificates(host, at, components)...)
 	for i := range list {

@@ -42,10 +42,18 @@ type GatewayComponent struct {
 // Serves reports whether the gateway is a component of the plan.
 func (g *Gateway) Serves() bool { return g != nil && g.Component != nil }
 
-// gatewayRuns reports whether a gateway runs on a host. It does beside no pods of a cluster.
+// gatewayRuns reports whether a gateway runs on a host, or for it in a cluster.
 func (b *basis) gatewayRuns(host spec.Host) bool {
 	s := b.file.Spec.Gateway
-	return b.gatewayWanted() && b.target != Hosted && (len(s.Hosts) == 0 || slices.Contains(s.Hosts, host.Name))
+	if b.target == Hosted {
+		return b.gatewayServes() && b.addresses(host, false) != nil
+	}
+	return b.gatewayWanted() && (len(s.Hosts) == 0 || slices.Contains(s.Hosts, host.Name))
+}
+
+// gatewayServes reports whether the gateway is a component where the plan runs: a pod has no program of a host.
+func (b *basis) gatewayServes() bool {
+	return b.gatewayWanted() && (b.target != Hosted || b.file.Spec.Gateway.Image != "")
 }
 
 func (b *basis) gatewayWanted() bool {
@@ -53,15 +61,14 @@ func (b *basis) gatewayWanted() bool {
 	return s != nil && !s.Disabled
 }
 
-// gateway is what the plan says about it, beside a legacy API server that is one of the components. A hosted plan has
-// no component of it: it runs on hosts.
+// gateway is what the plan says about it, beside a legacy API server that is one of the components.
 func (b *basis) gateway(components []Component) *Gateway {
 	s := b.file.Spec.Gateway
 	if s == nil {
 		return nil
 	}
 	g := &Gateway{Create: s.Create, SharedIdentities: s.SharedIdentities}
-	if b.target == Hosted || !b.gatewayWanted() {
+	if !b.gatewayServes() {
 		return g
 	}
 	g.Component = &GatewayComponent{User: JointGateway, PlanFile: gatewayPlan,
@@ -78,6 +85,9 @@ func (b *basis) gateway(components []Component) *Gateway {
 		if address == "" && b.gatewayRuns(host) {
 			address = host.Address
 		}
+	}
+	if b.target == Hosted {
+		address = ServiceName(b.file.Metadata.Name, JointGateway)
 	}
 	if len(s.CertSANs) > 0 {
 		address = s.CertSANs[0]
@@ -109,14 +119,16 @@ func gatewayGrants() []policy.Grant {
 // jointGateway is the component on a host.
 func (b *basis) jointGateway(host spec.Host, configs []Kubeconfig) Component {
 	s, pki := b.file.Spec.Gateway, b.file.Spec.PKI
-	c := b.ofFusionctl(host, JointGateway, "gateway", s.Image, s.Binary, s.Port)
+	at := b.addresses(host, false)
+	c := b.ofFusionctl(at, JointGateway, "gateway", s.Image, s.Binary, s.Port)
+	c.Service = b.serviceOf(s.Service)
 	l := &argList{}
 	say := func(name, value, why string) {
 		l.args = append(l.args, wantedArg{Arg: Arg{Name: name, Value: value, Why: why, Origin: FromPlan}})
 	}
 	say("plan", gatewayPlan, "which side has what, as it was when this was rendered")
-	say("legacy-kubeconfig", gatewayKubeconfig(pair.Legacy), "the legacy API server of the same host")
-	say("modern-kubeconfig", gatewayKubeconfig(pair.Modern), "the modern API server of the same host")
+	say("legacy-kubeconfig", gatewayKubeconfig(pair.Legacy), b.whyServer(pair.Legacy))
+	say("modern-kubeconfig", gatewayKubeconfig(pair.Modern), b.whyServer(pair.Modern))
 	const proxy = "both API servers believe this front proxy who its clients are"
 	say("proxy-cert", pki.ProxyClientCert, proxy)
 	say("proxy-key", pki.ProxyClientKey, proxy)
@@ -128,11 +140,12 @@ func (b *basis) jointGateway(host spec.Host, configs []Kubeconfig) Component {
 	if strings.Contains(host.Address, ":") {
 		every = "::"
 	}
-	say("listen", HostPort(every, s.Port), "clients are on other machines")
+	clients := at.listen(every, "clients are on other machines")
+	say("listen", HostPort(clients.value, s.Port), clients.why)
 	say("metrics-listen", spec.GatewayMetrics, "metrics; no remote clients")
 	c.Args = l.with(s.ExtraArgs)
 	b.filesOn(host, c.Args)
-	c.Liveness, c.Startup = onHost{b, host}.probes(Probe{Scheme: "HTTPS", Host: loopback, Port: s.Port,
+	c.Liveness, c.Startup = at.probes(Probe{Scheme: "HTTPS", Host: loopback, Port: s.Port,
 		Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}, true)
 	c.Mounts = named(append(c.Mounts, mounts(&c, nil, configs)...))
 	return c
@@ -140,8 +153,8 @@ func (b *basis) jointGateway(host spec.Host, configs []Kubeconfig) Component {
 
 // ofFusionctl starts a component that is a verb of fusionctl: everything but arguments, probes and mounts of these.
 // Without an image of its own a pod runs the host's program in the image of the modern API server.
-func (b *basis) ofFusionctl(host spec.Host, kind, verb, image, binary string, port int) Component {
-	c := Component{Host: host.Name, Kind: kind, Name: kind, Image: image, Program: binary,
+func (b *basis) ofFusionctl(at addresses, kind, verb, image, binary string, port int) Component {
+	c := Component{Host: at.host(), Kind: kind, Name: kind, Image: image, Program: binary,
 		Command: []string{"fusionctl", verb}, Port: port}
 	if image == "" {
 		c.Image, c.Command[0] = imageOf(&b.file.Spec.Modern, &b.file.Spec.Modern.APIServer.Component,
@@ -162,12 +175,12 @@ func (b *basis) gatewayServing() (cert, key string) {
 	return base + ".crt", base + ".key"
 }
 
-// gatewayCertificate is for every name and address by which clients reach the gateway of a host.
-func (b *basis) gatewayCertificate(host spec.Host) Certificate {
+// gatewayCertificate is for every name and address by which clients reach the gateway.
+func (b *basis) gatewayCertificate(at addresses, components []Component) Certificate {
 	cert, key := b.gatewayServing()
 	c := Certificate{Cert: cert, Key: key, CA: b.file.Spec.PKI.CA, CommonName: JointGateway,
-		Usages: []string{UsageServer}, DNSNames: []string{"localhost", host.Name},
-		IPs: []string{loopback, host.Address}, Why: "serving certificate of the gateway"}
+		Usages: []string{UsageServer}, DNSNames: at.serverNames(cert, components),
+		IPs: append([]string{loopback}, at.ips()...), Why: "serving certificate of the gateway"}
 	c.DNSNames, c.IPs = withNames(c.DNSNames, c.IPs, b.file.Spec.Gateway.CertSANs)
 	return c
 }

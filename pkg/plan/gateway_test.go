@@ -112,3 +112,42 @@ func TestGatewayIsToldItsChoices(t *testing.T) {
 		}
 	}
 }
+
+// In a cluster, what is fusionctl's own runs where it has an image: a pod has no program of a host. What the
+// controllers do for pods of the modern side takes hosts, and a plan that wants it has none of them in a cluster.
+func TestHostedPlansHaveTheirOwnWithAnImage(t *testing.T) {
+	const image = "{image: registry.example.com/fusionctl:v1}"
+	for more, want := range map[string][]string{
+		"":                nil,
+		"  gateway: {}\n": nil,
+		"  gateway: {image: registry.example.com/fusionctl:v1, disabled: true}\n": nil,
+		"  gateway: " + image + "\n":                               {plan.JointGateway},
+		"  controllers: " + image + "\n":                           {plan.JointControllers},
+		"  controllers: " + image + "\n  pods: {}\n":               nil,
+		"  gateway: " + image + "\n  controllers: " + image + "\n": {plan.JointControllers, plan.JointGateway},
+	} {
+		f, err := spec.Load("spec.yaml", []byte(splitSpec("1.15.12", "1.36.3", more)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Spec.Hosts = append(f.Spec.Hosts, spec.Host{Name: "cp-2", Address: "10.0.0.12"})
+		f.Spec.Stores[1].Endpoints = append(f.Spec.Stores[1].Endpoints, "http://10.0.0.12:2479")
+		p, err := plan.New(f, plan.Hosted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range p.Components {
+			if plan.SeesBoth(c.Kind) {
+				got = append(got, c.Name)
+				if c.Host != plan.HostedName {
+					t.Errorf("%q: %s is on %s", more, c.Name, c.Host)
+				}
+			}
+		}
+		if !slices.Equal(got, want) || (p.Joint != nil) != slices.Contains(want, plan.JointControllers) ||
+			p.Gateway.Serves() != slices.Contains(want, plan.JointGateway) {
+			t.Errorf("%q: %q, want %q", more, got, want)
+		}
+	}
+}

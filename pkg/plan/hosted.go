@@ -184,7 +184,7 @@ func (inCluster) ips() []string { return nil }
 // presents reports whether a component serves with a certificate.
 func presents(c *Component, file string) bool {
 	return slices.ContainsFunc(c.Args, func(a Arg) bool {
-		return a.Value == file && slices.Contains([]string{"tls-cert-file", "cert-file", "peer-cert-file"},
+		return a.Value == file && slices.Contains([]string{"tls-cert-file", "tls-cert", "cert-file", "peer-cert-file"},
 			kubever.FlagName(a.Name))
 	})
 }

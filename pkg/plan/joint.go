@@ -48,9 +48,9 @@ func (b *basis) duties(pods *Pods) *duties {
 }
 
 // joint is what the plan says about the controllers with these duties, beside a legacy API server that is one of the
-// components. A hosted plan has none: they run on hosts.
+// components.
 func (b *basis) joint(d *duties, components []Component, pods *Pods) *Joint {
-	if d == nil || b.target == Hosted {
+	if d == nil || b.target == Hosted && !b.joinsAsPods() {
 		return nil
 	}
 	return &Joint{Why: d.why, Collects: d.collects, User: JointControllers, PlanFile: planFile,
@@ -124,31 +124,46 @@ func unseenInNamespaces(side pair.Side, m kubever.Minor, rows []Resource, custom
 	return unseen
 }
 
-// joins reports whether the controllers that see both sides run on a host. They do beside no pods of a cluster.
+// joins reports whether the controllers that see both sides run on a host, or for it in a cluster.
 func (b *basis) joins(host spec.Host, joint *duties) bool {
-	return joint != nil && b.target != Hosted && (len(b.file.Spec.Controllers.Hosts) == 0 ||
-		slices.Contains(b.file.Spec.Controllers.Hosts, host.Name))
+	if joint == nil || b.target == Hosted {
+		return joint != nil && b.joinsAsPods() && b.addresses(host, false) != nil
+	}
+	return len(b.file.Spec.Controllers.Hosts) == 0 || slices.Contains(b.file.Spec.Controllers.Hosts, host.Name)
+}
+
+// joinsAsPods reports whether they can run as pods of a cluster: a pod has no program of a host, and what they do for
+// pods of the modern side (a webhook on loopback of each host, a Service with the hosts' addresses) takes hosts.
+func (b *basis) joinsAsPods() bool {
+	return b.file.Spec.Controllers.Image != "" && b.file.Spec.Pods == nil
 }
 
 // jointControllers is the component on a host.
 func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, configs []Kubeconfig) Component {
 	s := b.file.Spec.Controllers
-	c := b.ofFusionctl(host, JointControllers, "controllers", s.Image, s.Binary, s.Port)
+	at := b.addresses(host, false)
+	c := b.ofFusionctl(at, JointControllers, "controllers", s.Image, s.Binary, s.Port)
 	c.Mounts = append(c.Mounts, Mount{Path: stateDirectory, Directory: true})
 	l := &argList{}
 	say := func(name, value, why string) {
 		l.args = append(l.args, wantedArg{Arg: Arg{Name: name, Value: value, Why: why, Origin: FromPlan}})
 	}
 	say("plan", planFile, "the resources that both sides see; an API server of another pair is refused")
-	say("legacy-kubeconfig", JointKubeconfig(pair.Legacy), "the legacy API server of the same host")
-	say("modern-kubeconfig", JointKubeconfig(pair.Modern), "the modern API server of the same host")
+	say("legacy-kubeconfig", JointKubeconfig(pair.Legacy), b.whyServer(pair.Legacy))
+	say("modern-kubeconfig", JointKubeconfig(pair.Modern), b.whyServer(pair.Modern))
 	if !joint.collects {
 		say("collect", "false", "no side's garbage collector is off because of the other side")
 	}
 	say("state-dir", stateDirectory, "a replaced, emptied or restored store is distinguished from one in which "+
 		"objects were deleted")
-	say("leader-elect", "true", "one of the hosts is the leader")
-	say("listen", HostPort(loopback, s.Port), "health and metrics; no remote clients")
+	if b.target == Hosted {
+		say("leader-elect", "true", "one of the pods is the leader")
+		say("listen", "", "metrics are without TLS, and a pod has remote clients alone")
+		say("health-listen", HostPort(everywhere, s.Port), "the kubelet asks")
+	} else {
+		say("leader-elect", "true", "one of the hosts is the leader")
+		say("listen", HostPort(loopback, s.Port), "health and metrics; no remote clients")
+	}
 	if pods != nil && pods.Admission.By == ByWebhook {
 		const why = "the modern API server of the same host sends admission requests for pods"
 		say("webhook-cert", pods.Admission.Cert, why)
@@ -161,10 +176,18 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 		}
 	}
 	c.Args = l.with(s.ExtraArgs)
-	c.Liveness, c.Startup = onHost{b, host}.probes(Probe{Scheme: "HTTP", Host: loopback, Port: s.Port, Path: "/healthz",
+	c.Liveness, c.Startup = at.probes(Probe{Scheme: "HTTP", Host: loopback, Port: s.Port, Path: "/healthz",
 		DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}, true)
 	c.Mounts = named(append(c.Mounts, mounts(&c, nil, configs)...))
 	return c
+}
+
+// whyServer is why a component that sees both sides asks the API server that its kubeconfig names.
+func (b *basis) whyServer(side pair.Side) string {
+	if b.target == Hosted {
+		return "the " + string(side) + " API servers"
+	}
+	return "the " + string(side) + " API server of the same host"
 }
 
 // JointKubeconfig is the path of the file by which the controllers of both sides reach a side's API server.
@@ -172,20 +195,20 @@ func JointKubeconfig(side pair.Side) string {
 	return modernDirectory + "/controllers-" + string(side) + ".conf"
 }
 
-// jointKubeconfigs are the two files, one for each side, with which a component of a host, of its own name as a user,
-// reaches both API servers. One certificate is good for both: the sides have one CA for their clients.
+// jointKubeconfigs are the two files, one for each side, with which a component of a host or a cluster, of its own name
+// as a user, reaches both API servers. One certificate is good for both: the sides have one CA for their clients.
 func (b *basis) jointKubeconfigs(host spec.Host, component string, file func(pair.Side) string) []Kubeconfig {
-	base := b.file.Spec.PKI.Directory + "/modern/" + component
+	base, at := b.file.Spec.PKI.Directory+"/modern/"+component, b.addresses(host, false)
 	var list []Kubeconfig
 	for _, side := range pair.Sides() {
 		s := b.side(side)
-		address := serverAddress(s.APIServer)
+		address := b.addresses(host, s.Existing).server(side)
 		if s.Existing && address == loopback {
 			// who made the certificate of a server that runs already need not have thought of loopback
 			address = host.Address
 		}
 		list = append(list, Kubeconfig{
-			Host: host.Name, Component: component, Path: file(side),
+			Host: at.host(), Component: component, Path: file(side),
 			Server: "https://" + HostPort(address, s.APIServer.Port),
 			CA:     b.servingCA(side), Cert: base + ".crt", Key: base + ".key", User: component,
 		})

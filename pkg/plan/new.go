@@ -76,7 +76,7 @@ type parts struct {
 	certificates []Certificate
 }
 
-// parts are those of every host, or of a cluster. In a cluster there are none of the controllers that see both sides.
+// parts are those of every host, or of a cluster.
 func (b *basis) parts(elected election, joint *duties, pods *Pods) (parts, error) {
 	var all parts
 	for _, host := range b.file.Spec.Hosts {

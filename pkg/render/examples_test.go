@@ -1,6 +1,8 @@
 package render
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // examples are the plans of all example specs for hosts, by name.
@@ -26,7 +29,30 @@ func examplesFor(t *testing.T, target Target) map[string]*plan.Plan {
 		name := filepath.Base(file)
 		plans[strings.TrimSuffix(name, ".yaml")] = plantest.ExampleFor(t, name, target.Plan())
 	}
+	if target == Hosted {
+		plans["hosted-both"] = seesBoth(t)
+	}
 	return plans
+}
+
+// seesBoth is a plan for a cluster with fusionctl's own components: their pods have an image of their own.
+func seesBoth(t *testing.T) *plan.Plan {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/hosted-1.15-1.36.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const image = "{image: registry.example.com/fusionctl:v1}"
+	f, err := spec.Load("hosted.yaml", bytes.Replace(text, []byte("  access:\n"), []byte("  controllers: "+image+
+		"\n  gateway: "+image+"\n  access:\n"), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f, plan.Hosted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // Every example is readable by every kubelet, not only by its own.

@@ -33,7 +33,7 @@ func secretFiles(p *plan.Plan, c *plan.Component) []secretFile {
 	var paths []string
 	for _, a := range c.Args {
 		if path.IsAbs(a.Value) && a.Value != p.PolicyFile && a.Value != p.AuditPolicyFile &&
-			kubeconfigAt(p, c, a.Value) == nil &&
+			kubeconfigAt(p, c, a.Value) == nil && !(a.Name == "plan" && plan.SeesBoth(c.Kind)) &&
 			mountOf(c, a.Value) != nil {
 			paths = append(paths, path.Clean(a.Value))
 		}
@@ -154,7 +154,7 @@ func HostedParts(p *plan.Plan) ([]HostedPart, error) {
 	parts := make([]HostedPart, 0, len(components))
 	for i := range components {
 		c := &components[i]
-		part := HostedPart{Component: c, Manifest: files[i+1].Data, Kind: hostedKind(c)} // after the namespace
+		part := HostedPart{Component: c, Manifest: files[i+1].Data, Kind: HostedKind(c)} // after the namespace
 		if named := secretFiles(p, c); len(named) > 0 {
 			s := HostedSecret{Name: secretOf(c), Files: map[string]string{}}
 			for _, f := range named {
@@ -162,7 +162,10 @@ func HostedParts(p *plan.Plan) ([]HostedPart, error) {
 			}
 			part.Secrets = append(part.Secrets, s)
 		}
-		texts := configTexts(p, c, "")
+		texts, err := configTexts(p, c, "")
+		if err != nil {
+			return nil, err
+		}
 		for j := range c.Mounts {
 			if m := &c.Mounts[j]; m.ReadOnly && !holdsAny(p, c, m, texts) {
 				part.Secrets = append(part.Secrets, HostedSecret{Name: directorySecret(c, m),
@@ -174,13 +177,15 @@ func HostedParts(p *plan.Plan) ([]HostedPart, error) {
 	return parts, nil
 }
 
-// hostedKind is the kind of the object that has the pods of a component.
-func hostedKind(c *plan.Component) string {
-	if c.Kind == plan.Etcd {
-		return "StatefulSet"
+// HostedKind is the kind of the object that has the pods of a component.
+func HostedKind(c *plan.Component) string {
+	if directory, _ := keeps(c); directory != "" {
+		return statefulSet
 	}
 	return "Deployment"
 }
+
+const statefulSet = "StatefulSet"
 
 // checkHosted refuses what a pod of another cluster cannot have: a file of a host that nothing in the plan names one by
 // one.

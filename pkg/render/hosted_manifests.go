@@ -21,7 +21,9 @@ import (
 const (
 	dataVolume      = "data"
 	dataSize        = "8Gi"
+	stateSize       = "1Gi" // the smallest that providers have; it holds a few kilobytes
 	configKey       = "kubeconfig"
+	planKey         = "plan.json"
 	policyKey       = "policy.jsonl"
 	configChecksum  = "kubefusion.dev/config"
 	nobody          = 65534
@@ -47,7 +49,10 @@ func hostedNamespace(p *plan.Plan) *yaml.Node {
 // hostedManifest prints everything that one component needs in the cluster that hosts it.
 func hostedManifest(p *plan.Plan, c *plan.Component, replicas int, rules string) ([]byte, error) {
 	var objects []*yaml.Node
-	texts := configTexts(p, c, rules)
+	texts, err := configTexts(p, c, rules)
+	if err != nil {
+		return nil, err
+	}
 	if len(texts) > 0 {
 		objects = append(objects, configMap(p, c, texts))
 	}
@@ -97,27 +102,40 @@ func disruptionBudget(p *plan.Plan, c *plan.Component) *yaml.Node {
 // configText is a file of a component that holds no secret.
 type configText struct{ key, path, content string }
 
-// configTexts are the policy and the kubeconfig of a component, where it has them.
-func configTexts(p *plan.Plan, c *plan.Component, rules string) []configText {
+// configTexts are the policy, the kubeconfigs and the plan of a component, where it has them.
+func configTexts(p *plan.Plan, c *plan.Component, rules string) ([]configText, error) {
 	var texts []configText
 	if file, ok := c.Arg("authorization-policy-file"); ok && file == p.PolicyFile {
 		texts = append(texts, configText{policyKey, file, rules})
 	}
 	if file, ok := c.Arg("audit-policy-file"); ok && file == p.AuditPolicyFile {
-		if data, err := auditPolicy(); err == nil {
-			texts = append(texts, configText{path.Base(file), file, string(data)})
+		data, err := auditPolicy()
+		if err != nil {
+			return nil, err
 		}
+		texts = append(texts, configText{path.Base(file), file, string(data)})
+	}
+	if file, data, err := ownPlan(p, c); err != nil {
+		return nil, err
+	} else if file != "" {
+		texts = append(texts, configText{planKey, file, string(data)})
 	}
 	for i := range p.Kubeconfigs {
 		k := &p.Kubeconfigs[i]
 		if k.Component != c.Name {
 			continue
 		}
-		if data, err := kubeconfig(k); err == nil {
-			texts = append(texts, configText{configKey, k.Path, string(data)})
+		data, err := kubeconfig(k)
+		if err != nil {
+			return nil, err
 		}
+		key := configKey
+		if plan.SeesBoth(c.Kind) { // it has two
+			key = secretKey(path.Base(k.Path))
+		}
+		texts = append(texts, configText{key, k.Path, string(data)})
 	}
-	return texts
+	return texts, nil
 }
 
 func metadata(p *plan.Plan, c *plan.Component, name string) *yaml.Node {
@@ -187,13 +205,14 @@ func peerPort(p *plan.Plan, c *plan.Component) int {
 	return c.Port + 1
 }
 
-// workload is the Deployment of a component, or the StatefulSet of a store.
+// workload is the Deployment of a component, or the StatefulSet of what keeps something: a store, or the controllers
+// that see both sides, which remember the stores.
 func workload(p *plan.Plan, c *plan.Component, replicas int, texts []configText) *yaml.Node {
 	fields := []field{
 		{"replicas", number(replicas)},
 		{"selector", object(field{"matchLabels", selector(c)})},
 	}
-	if c.Kind == plan.Etcd {
+	if directory, size := keeps(c); directory != "" {
 		fields = append(fields,
 			field{"serviceName", text(c.Name)},
 			field{"podManagementPolicy", text("Parallel")}, // a member waits for the others
@@ -201,7 +220,7 @@ func workload(p *plan.Plan, c *plan.Component, replicas int, texts []configText)
 				field{"metadata", object(field{"name", text(dataVolume)})},
 				field{"spec", object(
 					field{"accessModes", list(text("ReadWriteOnce"))},
-					field{"resources", object(field{"requests", object(field{"storage", text(dataSize)})})},
+					field{"resources", object(field{"requests", object(field{"storage", text(size)})})},
 				)},
 			))})
 	} else {
@@ -212,7 +231,7 @@ func workload(p *plan.Plan, c *plan.Component, replicas int, texts []configText)
 	}
 	return object(
 		field{"apiVersion", text("apps/v1")},
-		field{"kind", text(hostedKind(c))},
+		field{"kind", text(HostedKind(c))},
 		field{"metadata", metadata(p, c, c.Name)},
 		field{"spec", object(append(fields, field{"template", podTemplate(p, c, texts)})...)},
 	)
@@ -347,22 +366,36 @@ func hostedProbe(q *plan.Probe) *yaml.Node {
 	)
 }
 
-// hostedMounts are the mounts of a component; the data of a store is the volume that its members claim.
+// hostedMounts are the mounts of a component; what outlives its pods is the volume that they claim.
 func hostedMounts(c *plan.Component) []plan.Mount {
 	mounts := slices.Clone(c.Mounts)
+	directory, _ := keeps(c)
 	for i := range mounts {
-		if directory, ok := c.Arg("data-dir"); ok && c.Kind == plan.Etcd && mounts[i].Path == directory {
+		if directory != "" && mounts[i].Path == directory {
 			mounts[i].Name = dataVolume
 		}
 	}
 	return mounts
 }
 
+// keeps is the directory of a component that outlives its pods, and what is claimed for it; "" for none.
+func keeps(c *plan.Component) (directory, size string) {
+	switch c.Kind {
+	case plan.Etcd:
+		directory, _ = c.Arg("data-dir")
+		return directory, dataSize
+	case plan.JointControllers:
+		directory, _ = c.Arg("state-dir")
+		return directory, stateSize
+	}
+	return "", ""
+}
+
 // hostedVolume is what a mount of a host becomes: the files that the component names, from its Secret and its
 // ConfigMap, or an empty directory where it writes. A directory of which it names no file is a Secret of its own.
 func hostedVolume(p *plan.Plan, c *plan.Component, m plan.Mount, texts []configText) *yaml.Node {
 	switch {
-	case c.Kind == plan.Etcd && m.Name == dataVolume:
+	case HostedKind(c) == statefulSet && m.Name == dataVolume:
 		return nil
 	case !m.ReadOnly:
 		return object(field{"name", text(m.Name)}, field{"emptyDir", object()})

@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -368,5 +369,56 @@ func TestServicesAreOfTheTypeOfTheSpec(t *testing.T) {
 	}
 	if len(o.services) != 4 {
 		t.Errorf("%d services", len(o.services))
+	}
+}
+
+// TestWhatSeesBothSidesRunsAsPods: the controllers keep what they remember of the stores when their pods are replaced,
+// the gateway is reached by a name that its certificate has, and both ask the Services of the API servers.
+func TestWhatSeesBothSidesRunsAsPods(t *testing.T) {
+	p := seesBoth(t)
+	files, o := renderHosted(t, p)
+	controllers := o.templates[plan.JointControllers].Spec.Containers
+	if len(controllers) != 1 || o.claims[plan.JointControllers] != 1 {
+		t.Fatalf("%d containers, %d claims", len(controllers), o.claims[plan.JointControllers])
+	}
+	state := slices.IndexFunc(controllers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == dataVolume && slices.Contains(controllers[0].Args, "--state-dir="+m.MountPath)
+	})
+	if state < 0 {
+		t.Errorf("the claim is not what --state-dir names: %+v", controllers[0].VolumeMounts)
+	}
+	probe := controllers[0].ReadinessProbe
+	at := fmt.Sprintf("--health-listen=0.0.0.0:%d", probe.HTTPGet.Port.IntValue())
+	if probe.HTTPGet.Path != "/healthz" || !slices.Contains(controllers[0].Args, at) ||
+		!slices.Contains(controllers[0].Args, "--listen=") {
+		t.Errorf("the kubelet asks %+v of %q", probe.HTTPGet, controllers[0].Args)
+	}
+	if name := "fusionctl-gateway.hosted.svc"; o.services[plan.JointGateway].Spec.Ports[0].Port != 8443 ||
+		p.Gateway.Component.Server != "https://"+name+":8443" {
+		t.Errorf("the gateway is %s, its Service %+v", p.Gateway.Component.Server, o.services[plan.JointGateway].Spec)
+	} else if at := slices.IndexFunc(p.Certificates, func(c plan.Certificate) bool {
+		return slices.Contains(o.templates[plan.JointGateway].Spec.Containers[0].Args, "--tls-cert="+c.Cert)
+	}); at < 0 || !slices.Contains(p.Certificates[at].DNSNames, name) {
+		t.Errorf("no certificate of the gateway has the name %s", name)
+	}
+	for component, prefix := range map[string]string{plan.JointControllers: "controllers",
+		plan.JointGateway: "gateway"} {
+		for side, server := range map[string]string{"legacy": "https://kube-apiserver.hosted.svc:6443",
+			"modern": "https://kube-apiserver-modern.hosted.svc:7443"} {
+			if text := o.configMaps[component].Data[prefix+"-"+side+".conf"]; !strings.Contains(text, server+"\n") {
+				t.Errorf("%s reaches the %s side by\n%s", component, side, text)
+			}
+		}
+		read, err := plan.ParseRuntime([]byte(o.configMaps[component].Data[planKey]))
+		if err != nil || read.Name != "hosted" || (read.Gateway != nil) != (component == plan.JointGateway) {
+			t.Errorf("the plan of %s: %+v, %v", component, read, err)
+		}
+	}
+	book := string(find(files, RunbookFile).Data)
+	for _, want := range []string{"## 7. ", "## 8. ", "Undo step 8, then 7", "kubefusion.dev/both-sides",
+		"legacy apply -f legacy-access.yaml"} {
+		if !strings.Contains(book, want) {
+			t.Errorf("the runbook has no %q", want)
+		}
 	}
 }

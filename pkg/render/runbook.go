@@ -127,7 +127,11 @@ type namespaceView struct {
 // runbook prints the runbook of a plan.
 func runbook(p *plan.Plan, o Options) ([]byte, error) {
 	if o.Target == Hosted {
-		return execute(newHostedRunbook(p, o), "RUNBOOK-hosted.md.tmpl", "runbook-parts.tmpl")
+		view, err := newHostedRunbook(p, o)
+		if err != nil {
+			return nil, err
+		}
+		return execute(view, "RUNBOOK-hosted.md.tmpl", "runbook-parts.tmpl")
 	}
 	return execute(newHostRunbook(p, o), "RUNBOOK.md.tmpl", "runbook-parts.tmpl")
 }
@@ -154,8 +158,8 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 	}
 	f.Kubelets = permitKubelets(p)
 	f.Off, f.AllOff = collectorsOff(p)
-	f.JointRuns = o.Target != Hosted && len(p.ComponentsOf("", plan.JointControllers)) > 0
-	f.Serves = o.Target != Hosted && p.Gateway.Serves()
+	f.JointRuns = len(p.ComponentsOf("", plan.JointControllers)) > 0
+	f.Serves = p.Gateway.Serves()
 	for _, c := range f.Off {
 		if c.Side == string(pair.Legacy) {
 			f.LegacyOff = c.Why

@@ -21,7 +21,16 @@ type hostedRunbook struct {
 	Legacy   []hostedStep
 	Modern   []hostedStep
 	Managers []hostedStep
+	Joint    hostedBoth
+	Gateway  hostedBoth
 	Forward  []string // make what runs in the cluster answer where a person works
+}
+
+// hostedBoth starts what sees both sides, after the legacy side has allowed it.
+type hostedBoth struct {
+	Steps           []hostedStep
+	Words, Commands []string
+	Namespaces      string // the side through which namespaces have their finalizer
 }
 
 type hostedRow struct{ Component, Kind, File, Port, Stores string }
@@ -32,7 +41,7 @@ type hostedSecret struct{ Component, Name, Command string }
 // hostedStep starts one component, asks it, and stops it.
 type hostedStep struct{ Start, Verify, Stop []string }
 
-func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
+func newHostedRunbook(p *plan.Plan, o Options) (hostedRunbook, error) {
 	v := hostedRunbook{runbookFacts: newRunbookFacts(p, o)}
 	v.Issued = certificatesToIssue(p)
 	v.Issue = issueCommands(p, v.Spec+" --target hosted", []spec.Host{{Name: hostedName, Address: p.Hosts[0].Address}},
@@ -42,12 +51,12 @@ func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
 	for i := range components {
 		c := &components[i]
 		file := hostedFile(i, c)
-		row := hostedRow{Component: c.Name + " " + c.Version, Kind: "Deployment", File: file, Port: fmt.Sprint(c.Port),
-			Stores: "-"}
+		row := hostedRow{Component: strings.TrimSpace(c.Name + " " + c.Version), Kind: HostedKind(c), File: file,
+			Port: fmt.Sprint(c.Port), Stores: "-"}
 		step := hostedStepOf(p, c, file)
 		switch {
 		case c.Kind == plan.Etcd:
-			row.Kind, row.Stores = "StatefulSet", c.Store
+			row.Stores = c.Store
 			v.Members = append(v.Members, step)
 			v.Forward = append(v.Forward, forward(p, c))
 			scheme, _, _ := strings.Cut(p.Store(c.Store).Endpoints[0], "://")
@@ -62,6 +71,17 @@ func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
 			v.Asked = []string{"https://" + plan.HostPort("127.0.0.1", c.Port)}
 			v.Forward = append(v.Forward, forward(p, c))
 			v.Policies = []string{"policy.jsonl"}
+		case c.Kind == plan.JointControllers:
+			permit := newPermit(p, Hosted)
+			v.Joint = hostedBoth{Steps: []hostedStep{step}, Words: permit.Words, Commands: permit.Commands,
+				Namespaces: string(pair.Legacy)}
+			if row := p.Resource("namespaces"); row != nil && row.Route().Write == pair.Modern {
+				v.Joint.Namespaces = string(pair.Modern)
+			}
+		case c.Kind == plan.JointGateway:
+			v.Gateway.Steps = []hostedStep{step}
+			v.Gateway.Words, v.Gateway.Commands = permitUser(&legacyUser{p.Gateway.Component.User, gatewayRole,
+				p.Gateway.Component.Legacy})
 		default:
 			v.Managers = append(v.Managers, step)
 		}
@@ -69,10 +89,14 @@ func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
 			row.Stores = strings.Join(storesOf(p, c.Side), ", ")
 		}
 		v.Rows = append(v.Rows, row)
-		v.Secrets = append(v.Secrets, hostedSecrets(p, c)...)
+		secrets, err := hostedSecrets(p, c)
+		if err != nil {
+			return v, err
+		}
+		v.Secrets = append(v.Secrets, secrets...)
 	}
 	v.AtStores, v.EtcdCheck = "On a machine that reaches the stores", check
-	return v
+	return v, nil
 }
 
 // forward makes a service answer where a person works.
@@ -87,7 +111,7 @@ func hostedFile(i int, c *plan.Component) string {
 }
 
 // hostedSecrets are the Secrets that a component refers to, and how each is made.
-func hostedSecrets(p *plan.Plan, c *plan.Component) []hostedSecret {
+func hostedSecrets(p *plan.Plan, c *plan.Component) ([]hostedSecret, error) {
 	var list []hostedSecret
 	add := func(name, from string) {
 		list = append(
@@ -100,14 +124,17 @@ func hostedSecrets(p *plan.Plan, c *plan.Component) []hostedSecret {
 	if from != "" {
 		add(secretOf(c), from)
 	}
-	texts := configTexts(p, c, "")
+	texts, err := configTexts(p, c, "")
+	if err != nil {
+		return nil, err
+	}
 	for i := range c.Mounts {
 		m := &c.Mounts[i]
 		if m.ReadOnly && !holdsAny(p, c, m, texts) {
 			add(directorySecret(c, m), " --from-file="+shell("certificates/"+hostedName+path.Clean("/"+m.Path)))
 		}
 	}
-	return list
+	return list, nil
 }
 
 // holdsAny reports whether a component names a file in one of its mounts.
@@ -126,10 +153,7 @@ func holdsAny(p *plan.Plan, c *plan.Component, m *plan.Mount, texts []configText
 }
 
 func hostedStepOf(p *plan.Plan, c *plan.Component, file string) hostedStep {
-	kind := "deployment/"
-	if c.Kind == plan.Etcd {
-		kind = "statefulset/"
-	}
+	kind := strings.ToLower(HostedKind(c)) + "/"
 	step := hostedStep{
 		Start:  []string{"kubectl --kubeconfig \"$CLUSTER\" apply -f " + shell(file)},
 		Verify: []string{"k rollout status " + kind + c.Name + "    # every pod is ready"},
@@ -144,7 +168,10 @@ func hostedStepOf(p *plan.Plan, c *plan.Component, file string) hostedStep {
 				shell(m.ServerTLS.Key))
 		}
 		step.Verify = append(step.Verify, line+" endpoint health    # every member is healthy")
-	case kubever.APIServer:
+	case plan.JointControllers:
+		step.Verify = append(step.Verify, "k logs "+kind+c.Name+
+			" --tail=50    # one of its pods leads; another one stands by")
+	case kubever.APIServer, plan.JointGateway:
 		step.Verify = append(step.Verify, "k get endpoints "+c.Name+"    # an address for each pod")
 	default:
 		step.Verify = append(step.Verify, "k logs "+kind+c.Name+

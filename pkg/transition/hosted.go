@@ -37,7 +37,8 @@ func NewHosted(from, to *plan.Plan, facts Facts) (Transition, error) {
 	h.start(LegacyMgr, daemon(pair.Legacy))
 	h.start(Modern, server(pair.Modern))
 	h.start(ModernMgr, daemon(pair.Modern))
-	h.start(Joint, joint)
+	h.joint()
+	h.start(Gateway, gateway)
 	for _, c := range slices.Backward(h.gone(etcd)) {
 		h.remove(Tidy, c)
 	}
@@ -164,7 +165,20 @@ func (h *hosted) gone(of func(*plan.Component) bool) []hostedChange {
 
 // stop removes what acts and changes, then the servers that must not serve beside their successors.
 func (h *hosted) stop() {
-	for _, of := range []func(*plan.Component) bool{joint, daemon(pair.Modern), daemon(pair.Legacy)} {
+	ends := h.from != nil && h.from.Joint != nil && (h.to == nil || h.to.Joint == nil)
+	for _, c := range slices.Backward(h.selected(gateway)) {
+		h.remove(Stop, c)
+	}
+	if ends {
+		h.steps = append(h.steps, h.settle(h.from, Stop, func(s *Step, a *Action) { s.Do = a })...)
+	}
+	for _, c := range slices.Backward(h.selected(joint)) {
+		h.remove(Stop, c)
+	}
+	if ends {
+		h.steps = append(h.steps, h.release(h.from, Stop, func(s *Step, a *Action) { s.Do = a }))
+	}
+	for _, of := range []func(*plan.Component) bool{daemon(pair.Modern), daemon(pair.Legacy)} {
 		for _, c := range slices.Backward(h.selected(of)) {
 			h.remove(Stop, c)
 		}
@@ -176,6 +190,39 @@ func (h *hosted) stop() {
 			}
 		}
 	}
+}
+
+// joint starts the controllers that see both sides. On the way back, what they leave behind is taken out of the API.
+func (h *hosted) joint() {
+	begins := h.to != nil && h.to.Joint != nil && (h.from == nil || h.from.Joint == nil)
+	undo := func(s *Step, a *Action) { s.Undo = a }
+	if begins {
+		h.steps = append(h.steps, h.release(h.to, Joint, undo))
+	}
+	h.start(Joint, joint)
+	if begins {
+		h.steps = append(h.steps, h.settle(h.to, Joint, undo)...)
+	}
+}
+
+// settle is builder.settle for the controllers of a cluster.
+func (h *hosted) settle(p *plan.Plan, phase Phase, set func(*Step, *Action)) []Step {
+	a := releaseOf(p, plan.HostedName)
+	if a.Marks.Namespaces == nil {
+		return nil
+	}
+	s := Step{Phase: phase, Title: "no namespace waits for the controllers of both sides"}
+	set(&s, &Action{Kind: RunChecks, Before: []Check{{Kind: Settled, Marks: a.Marks, Hint: "the controllers of both " +
+		"sides delete what is in it"}}})
+	return []Step{s}
+}
+
+// release is builder.release for the controllers of a cluster.
+func (h *hosted) release(p *plan.Plan, phase Phase, set func(*Step, *Action)) Step {
+	a := releaseOf(p, plan.HostedName)
+	s := Step{Phase: phase, Title: a.changes()}
+	set(&s, a)
+	return s
 }
 
 // apart reports whether no server of the first plan may serve beside one of the second.
