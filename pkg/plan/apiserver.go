@@ -64,6 +64,9 @@ func (b *basis) servingArgs(l *argList, at addresses, side pair.Side) {
 	l.set("tls-cert-file", server.Cert, "serving certificate")
 	l.set("tls-private-key-file", server.Key, "serving certificate")
 	l.set("profiling", "false", "not needed")
+	// Seen on 1.36.3 with four watches: 60.2 s from SIGTERM to the end without it, 1.2 s with it.
+	l.set("shutdown-watch-termination-grace-period", "10s", "on a restart it ends its watches; without it, it refuses "+
+		"every request for a minute while it waits for clients to end them")
 }
 
 func (b *basis) storeArgs(l *argList, host spec.Host, side pair.Side) {

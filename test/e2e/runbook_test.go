@@ -840,6 +840,10 @@ func (r *runner) executeIn(b *block, place string, shell *rig.Shell) {
 		} else {
 			r.compare(b, shell, command, want)
 		}
+		// With watches that it does not end, an API server takes 60 s to stop; it refuses every request meanwhile.
+		if took := time.Since(start); took > 30*time.Second && strings.HasPrefix(command, "systemctl restart") {
+			t.Errorf("%q took %s: the API server waited for its clients to end their watches", command, took)
+		}
 		t.Logf("step %s, %s, on %s, %s: %s", b.step, b.kind, place, time.Since(start).Round(100*time.Millisecond),
 			strings.SplitN(command, "\n", 2)[0])
 	}
