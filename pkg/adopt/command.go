@@ -15,6 +15,7 @@ type commandLine struct {
 	command   []string // up to the program, such as [/hyperkube, apiserver]
 	words     []string // what follows
 	image     string   // of the container runtime that runs the program, "" for none
+	broken    string   // why the words are not all there
 	before    []string // what stands in front of the program and starts it: flock, go-runner, env, docker run
 }
 
@@ -115,17 +116,22 @@ func componentAt(words []string, i int) string {
 	if slices.Contains(programs, base) {
 		return base
 	}
-	if i == 0 || path.Base(words[i-1]) == "hyperkube" {
+	if i == 0 || isHyperkube(words[i-1]) {
 		return servers[base]
 	}
 	return ""
+}
+
+// isHyperkube knows a program that is all components, also with a version in its name.
+func isHyperkube(word string) bool {
+	return programPattern.ReplaceAllString(path.Base(word), "") == "hyperkube"
 }
 
 // command is what has to be kept in front of the arguments: the program alone, with its hyperkube. What else stood
 // there (a shell's exec, env, nice, a container runtime) was about starting it here.
 func command(words []string) []string {
 	last := len(words) - 1
-	if last > 0 && path.Base(words[last-1]) == "hyperkube" {
+	if last > 0 && isHyperkube(words[last-1]) {
 		return words[last-1:]
 	}
 	return words[last:]

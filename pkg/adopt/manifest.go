@@ -190,7 +190,7 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 		}
 		return
 	}
-	p.Component, p.Command, p.Words = line.component, line.command, line.words
+	p.Component, p.Command, p.Words, p.broken = line.component, line.command, line.words, line.broken
 	switch {
 	case len(p.Command) == 0:
 		r.note(place, "the program is the entrypoint of image %s; %s is assumed", c.Image, p.Component)

@@ -2,7 +2,6 @@ package adopt
 
 import (
 	"bytes"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -124,14 +123,7 @@ func (r *reader) startedBy(s script, arguments []string, environment map[string]
 		if p.Image != "" {
 			p.Mounts = runtimeMounts(c.line.before)
 		}
-		switch {
-		case len(shell.unread) > 0 && len(c.unset) > 0:
-			p.broken = fmt.Sprintf("$%s is not set here, and the script reads %s, which is not among the files; copy "+
-				"it there under its full path", c.unset[0], shell.unread[0])
-		case len(shell.unread) > 0:
-			r.note(s.name, "the script reads %s, which is not among the files; nothing of it counts",
-				strings.Join(shell.unread, ", "))
-		}
+		p.broken = r.noteUnread(s.name, "the script", shell.unread, c)
 		r.processes = append(r.processes, p)
 	}
 	if len(shell.written) > 0 {

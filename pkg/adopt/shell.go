@@ -3,6 +3,7 @@ package adopt
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -33,7 +34,10 @@ func shellScript(words []string) (string, bool) {
 
 // shell finds the component that a script starts: one simple command among pipes, redirections and others.
 func (r *reader) shell(place, script string, environment map[string]string) (commandLine, bool) {
-	s := &shellReader{variables: maps.Clone(environment), made: r.made}
+	s := &shellReader{variables: maps.Clone(environment), made: r.made, file: func(name string) (string, bool) {
+		_, text, ok := r.textOf(name)
+		return text, ok
+	}}
 	if err := s.read(script); err != nil {
 		r.note(place, "the shell script is ignored: %v", err)
 		return commandLine{}, false
@@ -41,8 +45,26 @@ func (r *reader) shell(place, script string, environment map[string]string) (com
 	if len(s.started) == 0 {
 		return commandLine{}, false
 	}
-	r.noteShell(place, s.started[0])
-	return s.started[0].line, true
+	line := s.started[0].line
+	line.broken = r.noteUnread(place, "the shell", s.unread, s.started[0])
+	if line.broken == "" {
+		r.noteShell(place, s.started[0])
+	}
+	return line, true
+}
+
+// noteUnread names the files that a script reads and that are not there, and says why its arguments are not all there,
+// "" where they may be.
+func (r *reader) noteUnread(place, who string, unread []string, c started) (broken string) {
+	switch {
+	case len(unread) > 0 && len(c.unset) > 0:
+		return fmt.Sprintf("$%s is not set here, and %s reads %s, which is not among the files; copy it there under "+
+			"its full path", c.unset[0], who, unread[0])
+	case len(unread) > 0:
+		r.note(place, "%s reads %s, which is not among the files; nothing of it counts", who,
+			strings.Join(unread, ", "))
+	}
+	return ""
 }
 
 // noteShell names what a shell does around a component and what only it can know.
@@ -191,7 +213,7 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 		}
 		words = append(words, fields...)
 	}
-	if s.whole && len(words) > 1 && (words[0] == "." || words[0] == "source") {
+	if len(words) > 1 && (words[0] == "." || words[0] == "source") {
 		s.source(words[1])
 		return
 	}

@@ -70,7 +70,7 @@ func (r *reader) inspected(file string, c *inspected) {
 		return
 	}
 	p := Process{Component: line.component, Name: name, Place: place, Image: c.Config.Image, Command: line.command,
-		Words: line.words, Env: env}
+		Words: line.words, Env: env, broken: line.broken}
 	for i, m := range c.Mounts {
 		if m.Type == "bind" || m.Type == "" {
 			p.Mounts = append(p.Mounts, bind(i, m.Source, m.Destination, !m.RW))
@@ -145,8 +145,8 @@ func (r *reader) processLines(name string, text []byte) {
 	for i, line := range lines {
 		words := strings.Fields(line)
 		start := slices.IndexFunc(words, func(word string) bool {
-			base := path.Base(strings.Trim(word, `"'`))
-			return slices.Contains(programs, base) || base == "hyperkube"
+			word = strings.Trim(word, `"'`)
+			return slices.Contains(programs, path.Base(word)) || isHyperkube(word)
 		})
 		if start < 0 || start+1 >= len(words) || slices.Contains(words[:start], "grep") {
 			continue

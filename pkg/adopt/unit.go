@@ -213,7 +213,7 @@ func (u *service) process() error {
 			u.note(start.place, "$%s is not set anywhere; systemd takes it as empty", name)
 		}
 		p := Process{Component: line.component, Name: stem(u.name), Place: start.place, Command: line.command,
-			Words: line.words}
+			Words: line.words, broken: line.broken}
 		if p.Image = line.image; p.Image != "" {
 			p.Mounts = runtimeMounts(line.before)
 			u.note(start.place, "the options of the container runtime are left out; a spec holds image, command, "+

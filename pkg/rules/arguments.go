@@ -302,8 +302,8 @@ func encryption(p *plan.Plan) []finding.Finding {
 // encryptionFile is where a side's API server reads its keys, "" when it encrypts nothing.
 func encryptionFile(p *plan.Plan, side pair.Side) string {
 	for _, flag := range encryptionFlags {
-		if value, ok := sideArg(p, side, kubever.APIServer, flag); ok && value != "" {
-			return value
+		if file, ok := sideFile(p, side, kubever.APIServer, flag); ok && file != "" {
+			return file
 		}
 	}
 	return ""

@@ -361,8 +361,8 @@ func tokenControllers(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	const flag = "root-ca-file"
-	theirs, known := sideArg(p, pair.Legacy, kubever.ControllerManager, flag)
-	ours, _ := sideArg(p, pair.Modern, kubever.ControllerManager, flag)
+	theirs, known := sideFile(p, pair.Legacy, kubever.ControllerManager, flag)
+	ours, _ := sideFile(p, pair.Modern, kubever.ControllerManager, flag)
 	f := finding.Finding{Subject: "modern " + p.Controller(pair.Modern, tokenController).Name, Fix: leaveControllers}
 	switch {
 	case known && theirs != "" && ours != "" && theirs != ours:

@@ -274,8 +274,8 @@ func unknownKeys(p *plan.Plan) []finding.Finding {
 		Related: missing}}
 }
 
-// keyFiles are the files with which a side's API server verifies tokens; a server that is given none takes its serving
-// key.
+// keyFiles are the files of the host with which a side's API server verifies tokens; a server that is given none takes
+// its serving key.
 func keyFiles(p *plan.Plan, side pair.Side) []string {
 	servers := p.ComponentsOf(side, kubever.APIServer)
 	if len(servers) == 0 {
@@ -284,12 +284,12 @@ func keyFiles(p *plan.Plan, side pair.Side) []string {
 	var files []string
 	for _, a := range servers[0].Args {
 		if kubever.FlagName(a.Name) == "service-account-key-file" && a.Value != "" {
-			files = append(files, a.Value)
+			files = append(files, servers[0].OnHost(a.Value))
 		}
 	}
 	if len(files) == 0 {
 		if key, ok := servers[0].Arg("tls-private-key-file"); ok {
-			files = append(files, key)
+			files = append(files, servers[0].OnHost(key))
 		}
 	}
 	return files

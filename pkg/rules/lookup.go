@@ -31,6 +31,15 @@ func sideArg(p *plan.Plan, side pair.Side, kind, name string) (string, bool) {
 	return "", false
 }
 
+// sideFile is where the file that an argument names lies on the host: components may see it elsewhere.
+func sideFile(p *plan.Plan, side pair.Side, kind, name string) (string, bool) {
+	value, ok := sideArg(p, side, kind, name)
+	if components := p.ComponentsOf(side, kind); len(components) > 0 {
+		value = components[0].OnHost(value)
+	}
+	return value, ok
+}
+
 // setLegacy is the edit of the spec that sets arguments of a component of the legacy side. Of one that runs already
 // extraArgs are what it runs with: what is to be changed has a list of its own, from which the runbook has it.
 func setLegacy(p *plan.Plan, component string, pairs ...string) string {
