@@ -179,6 +179,7 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 	paths := map[string]map[string]json.RawMessage{}
 	memory := g.memory.Reserve()
 	defer memory.Release()
+	var refused error
 	for _, name := range pair.Sides() {
 		if _, err := c.id.at(name); apierrors.IsForbidden(err) { // of a side that does not know the client
 			continue
@@ -191,6 +192,10 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 		if a.code == http.StatusNotFound { // before 1.23
 			continue
 		}
+		if a.code == http.StatusForbidden { // so does RBAC say of a path that the version does not have
+			refused = answered{a}
+			continue
+		}
 		var list struct{ Paths map[string]json.RawMessage }
 		if a.code != http.StatusOK {
 			return answered{a}
@@ -199,6 +204,9 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 			return unreachable(name, fmt.Errorf("%s: %w", at, err))
 		}
 		paths[string(name)] = list.Paths
+	}
+	if len(paths) == 0 && refused != nil {
+		return refused
 	}
 	if path := strings.TrimPrefix(r.URL.Path, at+"/"); path != r.URL.Path {
 		for _, name := range []pair.Side{pair.Modern, pair.Legacy} {

@@ -71,6 +71,8 @@ type Gateway struct {
 	infos          request.RequestInfoFactory
 	converter      *convert.Converter
 
+	openAPI2 openAPI2
+
 	known   map[pair.Side]*known // of refresh alone
 	current atomic.Pointer[view]
 	done    context.Context // ends with the gateway: watches end then
@@ -116,6 +118,7 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		s.headers, s.others = believed(p.Side(name)), believed(p.Side(name.Other()))
 		g.sides[name], servers[name], g.known[name] = s, s.own, &known{}
 	}
+	g.openAPI2 = openAPI2{said: map[pair.Side]*document2{}, merged: map[string]*merged2{}}
 	g.authenticators = authenticators(servers, o.SharedIdentities)
 	g.audit = newAuditLog(g)
 	return g, nil
@@ -382,6 +385,18 @@ func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request, c *exchange)
 		return g.serveDiscovery(w, r, c.view)
 	case path == "/version":
 		return g.pass(w, r, c, c.anySide(), "page", "")
+	case path == openAPI2Path:
+		return g.serveOpenAPI2(w, r, c, "")
+	case path == "/swagger.json" || path == "/swagger-2.0.0.json": // of clients and servers before 1.10
+		return g.serveOpenAPI2(w, r, c, jsonType)
+	case path == "/swagger-2.0.0.pb-v1":
+		return g.serveOpenAPI2(w, r, c, openAPI2Types[0])
+	case first == "swaggerapi": // of clients before 1.8; only the legacy side may have it
+		side := pair.Legacy
+		if c.id.on[side] == nil {
+			side = pair.Modern
+		}
+		return g.pass(w, r, c, side, "page", "")
 	case path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
 		return g.serveOpenAPI3(w, r, c)
 	}

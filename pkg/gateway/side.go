@@ -172,6 +172,7 @@ type question struct {
 	query        url.Values
 	accept       string
 	contentType  string
+	tag          string // the answer is wanted only if it has another one; "" for always
 	body         []byte
 	over         *conversion // the way, where the side has another version; nil for straight
 }
@@ -209,6 +210,9 @@ func (s *side) send(ctx context.Context, r *http.Request, id *identity, q questi
 	out.Header.Set("Accept", q.accept)
 	if q.contentType != "" {
 		out.Header.Set("Content-Type", q.contentType)
+	}
+	if q.tag != "" {
+		out.Header.Set("If-None-Match", q.tag)
 	}
 	s.identify(out, u)
 	transport := timely{s.forward}
