@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/kubefusion/fusionctl/internal/golden"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
@@ -391,6 +392,33 @@ func TestDocumentsThatAreBombs(t *testing.T) {
 		}
 		if notes := fmt.Sprint(running.Notes); !strings.Contains(notes, "its aliases make more") {
 			t.Errorf("%s: notes %.300s", name, notes)
+		}
+	}
+}
+
+// TestDocumentsOfManyFilesAreReadInTime: eight times the files take about eight times as long, wherever they lie.
+func TestDocumentsOfManyFilesAreReadInTime(t *testing.T) {
+	reading := func(n int, place string) time.Duration {
+		var text strings.Builder
+		text.WriteString("#cloud-config\nwrite_files:\n")
+		for i := range n {
+			fmt.Fprintf(&text, "- {path: "+place+", content: x}\n", i)
+		}
+		fastest := time.Hour
+		for range 3 {
+			start := time.Now()
+			if _, err := read(fstest.MapFS{"a.yaml": {Data: []byte(text.String())}}, nil); err == nil {
+				t.Error("files of one letter are a control plane")
+			}
+			fastest = min(fastest, time.Since(start))
+		}
+		return fastest
+	}
+	for _, place := range []string{"/opt/%d/a", "/a%d", "/etc/systemd/system/kubelet.service.d/%d.conf"} {
+		few, many := reading(1_250, place), reading(10_000, place)
+		t.Logf("%s: %s, %s", place, few, many)
+		if many > 24*few {
+			t.Errorf("%s: 1,250 files take %s, 10,000 %s", place, few, many)
 		}
 	}
 }

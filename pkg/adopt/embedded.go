@@ -24,7 +24,7 @@ import (
 // holder is such a document: the directory that it makes.
 type holder struct {
 	name  string
-	files memoryFiles
+	files *memoryFiles
 }
 
 // held is one file of a document, in any of the forms.
@@ -90,7 +90,7 @@ type machine struct {
 
 // hold reads a document that holds files, and reports whether the text is one.
 func (r *reader) hold(name string, text []byte) bool {
-	files := memoryFiles{}
+	files := newMemoryFiles()
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var document yaml.Node
@@ -120,7 +120,7 @@ func (r *reader) hold(name string, text []byte) bool {
 			}
 		}
 	}
-	if len(files) == 0 {
+	if files.empty() {
 		return false
 	}
 	r.holders = append(r.holders, holder{name, files})
@@ -128,7 +128,7 @@ func (r *reader) hold(name string, text []byte) bool {
 }
 
 // holdFile adds one file of a document, or notes why it has none. Certificates, keys and programs are passed over.
-func (r *reader) holdFile(name string, files memoryFiles, file held) {
+func (r *reader) holdFile(name string, files *memoryFiles, file held) {
 	to := strings.TrimPrefix(path.Clean("/"+file.Path), "/")
 	if file.Path == "" || to == "" {
 		return
@@ -286,7 +286,7 @@ func (r *reader) readHolder(h holder, wanted func(*Running) bool, depth int) (*R
 
 // overlay is a directory of files in memory. A file that is named, and that is not in there, may lie beside them.
 type overlay struct {
-	memoryFiles
+	*memoryFiles
 	beside fs.FS
 }
 

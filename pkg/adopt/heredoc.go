@@ -43,7 +43,7 @@ func (s *shellReader) hereDocument(from, to *syntax.Stmt) {
 			text = strings.Join(lines, "\n")
 		}
 		if s.written == nil {
-			s.written = memoryFiles{}
+			s.written = newMemoryFiles()
 		}
 		if !s.made.take(len(text)) {
 			return

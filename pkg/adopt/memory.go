@@ -12,62 +12,77 @@ import (
 
 // memoryFiles are the files of a document, by their path without the first slash. It is a file system whose
 // directories are those that the paths imply.
-type memoryFiles map[string][]byte
+type memoryFiles struct {
+	files       map[string][]byte
+	directories map[string]map[string]bool // the names in each
+}
+
+// limitDepth and limitPath are above what a path of a machine has: each file implies its directories.
+const (
+	limitDepth = 64
+	limitPath  = 4096
+)
+
+func newMemoryFiles() *memoryFiles {
+	return &memoryFiles{files: map[string][]byte{}, directories: map[string]map[string]bool{}}
+}
+
+func (m *memoryFiles) empty() bool { return m == nil || len(m.files) == 0 }
 
 // add adds a file; the last of two with one path counts, as for what writes them.
-func (m memoryFiles) add(name string, text []byte) {
-	if fs.ValidPath(name) && name != "." {
-		m[name] = text
+func (m *memoryFiles) add(name string, text []byte) {
+	if !fs.ValidPath(name) || name == "." || len(name) > limitPath || strings.Count(name, "/") > limitDepth {
+		return
+	}
+	m.files[name] = text
+	for below := name; below != "."; below = path.Dir(below) {
+		directory := path.Dir(below)
+		if m.directories[directory][path.Base(below)] { // and so are those above
+			break
+		}
+		if m.directories[directory] == nil {
+			m.directories[directory] = map[string]bool{}
+		}
+		m.directories[directory][path.Base(below)] = true
 	}
 }
 
 // folders lists where files may start something: the usual places first, then every other directory.
-func (m memoryFiles) folders() []string {
+func (m *memoryFiles) folders() []string {
 	list := slices.Clone(folders)
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if folder := path.Dir(name); !slices.Contains(list, folder) && !strings.HasSuffix(folder, ".d") {
-			list = append(list, folder)
+	listed := map[string]bool{}
+	for _, folder := range list {
+		listed[folder] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.files)) {
+		if folder := path.Dir(name); !listed[folder] && !strings.HasSuffix(folder, ".d") {
+			list, listed[folder] = append(list, folder), true
 		}
 	}
 	return list
 }
 
 // Open opens a file or an implied directory.
-func (m memoryFiles) Open(name string) (fs.File, error) {
-	if text, ok := m[name]; ok {
+func (m *memoryFiles) Open(name string) (fs.File, error) {
+	if text, ok := m.files[name]; ok {
 		return &memoryFile{memoryInfo{path.Base(name), int64(len(text)), false}, bytes.NewReader(text)}, nil
 	}
-	if _, err := m.ReadDir(name); err != nil {
+	if _, ok := m.directories[name]; !ok {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	return &memoryFile{memoryInfo{path.Base(name), 0, true}, bytes.NewReader(nil)}, nil
 }
 
 // ReadDir lists a directory by name.
-func (m memoryFiles) ReadDir(name string) ([]fs.DirEntry, error) {
-	found := map[string]fs.DirEntry{}
-	for file, text := range m {
-		rest := file
-		if name != "." {
-			below, ok := strings.CutPrefix(file, name+"/")
-			if !ok {
-				continue
-			}
-			rest = below
-		}
-		first, _, isFolder := strings.Cut(rest, "/")
-		if isFolder {
-			found[first] = fs.FileInfoToDirEntry(memoryInfo{first, 0, true})
-		} else {
-			found[first] = fs.FileInfoToDirEntry(memoryInfo{first, int64(len(text)), false})
-		}
-	}
-	if len(found) == 0 {
+func (m *memoryFiles) ReadDir(name string) ([]fs.DirEntry, error) {
+	names, ok := m.directories[name]
+	if !ok {
 		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrNotExist}
 	}
 	var entries []fs.DirEntry
-	for _, file := range slices.Sorted(maps.Keys(found)) {
-		entries = append(entries, found[file])
+	for _, entry := range slices.Sorted(maps.Keys(names)) {
+		text, isFile := m.files[path.Join(name, entry)]
+		entries = append(entries, fs.FileInfoToDirEntry(memoryInfo{entry, int64(len(text)), !isFile}))
 	}
 	return entries, nil
 }

@@ -126,8 +126,8 @@ func (r *reader) startedBy(s script, arguments []string, environment map[string]
 		p.broken = r.noteUnread(s.name, "the script", shell.unread, c)
 		r.processes = append(r.processes, p)
 	}
-	if len(shell.written) > 0 {
+	if !shell.written.empty() {
 		r.holders = append(r.holders, holder{s.name, shell.written})
 	}
-	return len(shell.started)+len(shell.written) > 0
+	return len(shell.started) > 0 || !shell.written.empty()
 }

@@ -100,8 +100,8 @@ type shellReader struct {
 	depth     int
 	functions map[string]*syntax.FuncDecl
 	called    map[string]bool
-	unread    []string    // files that are sourced and are not there
-	written   memoryFiles // what the script writes from here-documents
+	unread    []string     // files that are sourced and are not there
+	written   *memoryFiles // what the script writes from here-documents
 	made      *made
 	visited   int // of its nodes, again at each call of a function
 	started   []started

@@ -24,11 +24,6 @@ import (
 	"syscall"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/snapshot"
-	"go.uber.org/zap"
-
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
@@ -155,31 +150,6 @@ func (h *Host) remove(host string, f *transition.File) error {
 		return err
 	}
 	return filetree.Sync(filepath.Dir(file))
-}
-
-// snapshot saves a store; a snapshot that is there is replaced when the new one is whole.
-func (h *Host) snapshot(ctx context.Context, s *plan.Store) error {
-	if err := filetree.Private(h.Snapshots); err != nil {
-		return err
-	}
-	var problems []error
-	for _, endpoint := range s.Endpoints {
-		config := clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second}
-		if s.TLS != nil {
-			info := transport.TLSInfo{TrustedCAFile: s.TLS.CA, CertFile: s.TLS.Cert, KeyFile: s.TLS.Key}
-			client, err := info.ClientConfig()
-			if err != nil {
-				return fmt.Errorf("store %s: %w", s.Name, err)
-			}
-			config.TLS = client
-		}
-		_, err := snapshot.SaveWithVersion(ctx, zap.NewNop(), config, filepath.Join(h.Snapshots, s.Name+".db"))
-		if err == nil {
-			return nil
-		}
-		problems = append(problems, fmt.Errorf("store %s, %s: %w", s.Name, endpoint, err))
-	}
-	return errors.Join(problems...)
 }
 
 // Check returns nil when it looked and found what the check wants. It waits for what starts and stops.
