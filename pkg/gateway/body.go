@@ -17,8 +17,16 @@ import (
 const applyPatch = "application/apply-patch+yaml"
 
 // readBody reads the body of a request, as JSON. The kind is its content type.
-func readBody(w http.ResponseWriter, r *http.Request, memory *webserver.Reservation) (body []byte, kind string,
-	err error) {
+func readBody(w http.ResponseWriter, r *http.Request, c *exchange, memory *webserver.Reservation) (body []byte,
+	kind string, err error) {
+	release, err := c.reading.Take(r.Context())
+	if err != nil {
+		busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+			"%d bodies of %s are being read", limitReading, c.id.GetName())
+		busy.ErrStatus.Details = unavailableDetails()
+		return nil, "", busy
+	}
+	defer release()
 	body, err = readAll(r.Context(), http.MaxBytesReader(w, r.Body, limitBytes), limitBytes, memory)
 	if err != nil {
 		return nil, "", unread(err)

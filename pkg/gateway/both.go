@@ -277,7 +277,7 @@ func (b *both) change(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	body, kind, err := readBody(w, b.r, b.memory)
+	body, kind, err := readBody(w, b.r, b.exchange, b.memory)
 	if err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func (b *both) create(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	body, kind, err := readBody(w, b.r, b.memory)
+	body, kind, err := readBody(w, b.r, b.exchange, b.memory)
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exch
 	if err != nil {
 		return err
 	}
-	body, kind, err := readBody(w, r, memory)
+	body, kind, err := readBody(w, r, c, memory)
 	if err != nil {
 		return err
 	}

@@ -139,6 +139,20 @@ type exchange struct {
 	info *request.RequestInfo
 	view *view
 	took *took
+	// long: the answer has no end of its own
+	long    bool
+	reading webserver.Slots // of the user, for bodies that the gateway reads
+}
+
+// endless takes the deadlines of the server from a request that is passed on and whose answer has no end of its own;
+// each write of a stream has its own where the gateway makes it. What the gateway reads itself keeps them, whatever
+// the client asks for: a body that never ends would hold its memory.
+func (c *exchange) endless(w http.ResponseWriter) error {
+	if !c.long {
+		return nil
+	}
+	control := http.NewResponseController(w)
+	return errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{}))
 }
 
 // streams reports whether the answer has no end of its own.
@@ -217,24 +231,21 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil && !c.proxied() { // an older server reads another one in it
 		return badRequest("the query cannot be read: %v", err)
 	}
-	long := c.streams(r)
+	c.long = c.streams(r)
 	limit := g.options.Requests
-	if long {
+	if c.long {
 		limit = g.options.Watches
 	}
-	leave, err := g.flights.enter(id.GetName(), long, limit)
+	leave, err := g.flights.enter(id.GetName(), c.long, limit)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	c.reading = g.flights.reading(id.GetName())
 	if err := g.permit(r, c, view); err != nil {
 		return err
 	}
-	if long { // no deadline of the server's; each write of a stream has its own where the gateway makes it
-		control := http.NewResponseController(w)
-		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
-			return err
-		}
+	if c.long {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(g.done, cancel)()
@@ -262,6 +273,9 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, c *exchange, name
 
 func (g *Gateway) passOver(w http.ResponseWriter, r *http.Request, c *exchange, name pair.Side, how passing) error {
 	u, err := c.id.at(name)
+	if err == nil {
+		err = c.endless(w)
+	}
 	if err != nil {
 		return err
 	}
@@ -417,7 +431,24 @@ type flights struct {
 	of map[string]*flight
 }
 
-type flight struct{ short, long int }
+type flight struct {
+	short, long int
+	reading     webserver.Slots
+}
+
+// limitReading bounds the bodies of one user that the gateway reads at a time: a quarter of its memory.
+const limitReading = limitMemory / 4 / limitBytes
+
+// reading are the slots for the bodies of a user who has a request in flight.
+func (f *flights) reading(name string) webserver.Slots {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.of[name]
+	if at.reading == nil {
+		at.reading = webserver.NewSlots(limitReading)
+	}
+	return at.reading
+}
 
 func (f *flights) enter(name string, long bool, limit int) (leave func(), err error) {
 	f.mu.Lock()

@@ -128,6 +128,7 @@ type fixture struct {
 	gateway        *Gateway
 	legacy, modern *fakeSide
 	url            string
+	handler        http.Handler
 	registry       *prometheus.Registry
 }
 
@@ -176,7 +177,7 @@ spec:
 	if err := x.gateway.Ready(); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	x.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name := r.Header.Get("Test-Certificate"); name != "" { // as TLS would have verified it
 			r.Header.Del("Test-Certificate")
 			r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{
@@ -184,7 +185,8 @@ spec:
 				NotAfter: time.Now().Add(time.Hour)}}}}
 		}
 		x.gateway.ServeHTTP(w, r)
-	}))
+	})
+	server := httptest.NewServer(x.handler)
 	t.Cleanup(server.Close)
 	x.url = server.URL
 	return x
@@ -1057,4 +1059,58 @@ func TestOneUserDoesNotStarveOthers(t *testing.T) {
 	close(end)
 	group.Wait()
 	x.wants("GET", "/apis", "", http.StatusOK, "")
+}
+
+// TestBodiesEndWhateverIsAskedFor: an upgrade that no answer can be, a watch that is a deletion and the like do not
+// take the deadline from a body that the gateway reads itself.
+func TestBodiesEndWhateverIsAskedFor(t *testing.T) {
+	x := newFixture(t)
+	server := httptest.NewUnstartedServer(x.handler)
+	server.Config.ReadTimeout = 300 * time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+	for _, line := range []string{"POST " + collection, "PUT " + collection + "/web",
+		"GET " + collection + "/web/scale", "DELETE " + collection + "/web", "POST " + collection + "?watch=true", "DELETE /apis/apps/v1/watch/deployments",
+		"PATCH " + collection + "/web/scale"} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nTest-Certificate: alice\r\nConnection: Upgrade\r\n"+
+				"Upgrade: websocket\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", line)
+			if _, err := io.Copy(io.Discard, conn); err != nil {
+				t.Errorf("the request has no end: %v", err)
+			}
+		})
+	}
+}
+
+// TestBodiesOfOneUserAreBounded: one who sends many bodies slowly does not hold the memory of all.
+func TestBodiesOfOneUserAreBounded(t *testing.T) {
+	x := newFixture(t)
+	x.legacy.say("GET "+collection+"/web", http.StatusNotFound, "{}")
+	x.modern.say("POST "+collection, http.StatusCreated, deployment("web", "u"))
+	leave, err := x.gateway.flights.enter("alice", false, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	reading := x.gateway.flights.reading("alice")
+	for range cap(reading) {
+		if _, err := reading.Take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if most := cap(reading) * limitBytes; most > limitMemory/4 {
+		t.Errorf("the bodies of one user may have %d bytes", most)
+	}
+	const web = `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"web"}}`
+	x.wants("POST", collection, web, http.StatusCreated, "web", "Test-Certificate: bob")
+	x.wants("POST", collection, web, http.StatusTooManyRequests, "are being read")
 }

@@ -43,6 +43,9 @@ func (b *both) watch(w http.ResponseWriter) error {
 			return badRequest("timeoutSeconds %q: want a number", text)
 		}
 	}
+	if err := b.endless(w); err != nil {
+		return err
+	}
 	streams := map[pair.Side]io.ReadCloser{}
 	for _, name := range pair.Sides() {
 		q := maps.Clone(query)

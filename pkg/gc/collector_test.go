@@ -98,7 +98,7 @@ func TestJointDeletesForAbsentOwnersAlone(t *testing.T) {
 // The text of rule FUS061 names the minors in which the table has a collector delete for each sight of that rule.
 func TestMistakenNamesTheMinorsOfTheTable(t *testing.T) {
 	for seen := gc.UnknownKind; seen <= gc.NamespacedOwner; seen++ {
-		if seen.Rule("Deployment") != "FUS061" {
+		if seen.Rule("replicasets", "Deployment") != "FUS061" {
 			continue
 		}
 		var ranges []string
@@ -156,11 +156,14 @@ func TestEverySightHasItsWords(t *testing.T) {
 		if seen == gc.Absent {
 			want = "FUS060"
 		}
-		if got := seen.Rule("Deployment"); got != want {
+		if got := seen.Rule("replicasets", "Deployment"); got != want {
 			t.Errorf("Rule(%d) = %s, want %s", seen, got, want)
 		}
 	}
-	if got := gc.ClusterOwner.Rule("Node"); got != "FUS062" {
+	if got := gc.ClusterOwner.Rule("leases", "Node"); got != "FUS061" {
+		t.Errorf("Rule of the lease of a node = %s, want FUS061", got)
+	}
+	if got := gc.ClusterOwner.Rule("pods", "Node"); got != "FUS062" {
 		t.Errorf("Rule of a node that is not found = %s, want FUS062", got)
 	}
 	if gc.Found.Key() != "" || gc.Undecided.Why() != "" {

@@ -2,10 +2,11 @@ package gc
 
 import "fmt"
 
-// Rule is the ID of the rule that reports a collector which sees an owner of this kind so, and deletes the dependents.
-func (s Sight) Rule(ownerKind string) string {
+// Rule is the ID of the rule that reports a collector which sees an owner of this kind so, and deletes the dependents,
+// by the key of their resource.
+func (s Sight) Rule(dependents, ownerKind string) string {
 	switch {
-	case s == ClusterOwner && ownerKind == "Node":
+	case s == ClusterOwner && dependents == "pods" && ownerKind == "Node":
 		return "FUS062"
 	case s != Absent:
 		return "FUS061"

@@ -367,7 +367,8 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 	if d.partly {
 		objects = "at least " + objects
 	}
-	f := finding.Finding{Rule: of.seen.Rule(of.kind.Kind), Severity: finding.Error, Subject: of.collection,
+	f := finding.Finding{Rule: of.seen.Rule(of.collection, of.kind.Kind), Severity: finding.Error,
+		Subject: of.collection,
 		Related: d.examples}
 	if row := c.plan.Resource(of.collection); row != nil {
 		f.Subject = row.Name

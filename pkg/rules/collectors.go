@@ -135,10 +135,10 @@ func collectorRules() []rule {
 // absentOwner and misled part the dangers by built-in owners, as checks of stores and servers do: the owner is in the
 // other store, or the collector takes it for absent without having looked where it is.
 func absentOwner(d plan.CollectorDanger) bool {
-	return !d.Custom() && d.Seen.Rule(d.Owner) == "FUS060"
+	return !d.Custom() && d.Seen.Rule(d.Dependent, d.Owner) == "FUS060"
 }
 
-func misled(d plan.CollectorDanger) bool { return !d.Custom() && d.Seen.Rule(d.Owner) == "FUS061" }
+func misled(d plan.CollectorDanger) bool { return !d.Custom() && d.Seen.Rule(d.Dependent, d.Owner) == "FUS061" }
 
 func collecting(p *plan.Plan, of func(plan.CollectorDanger) bool) []finding.Finding {
 	var found []finding.Finding

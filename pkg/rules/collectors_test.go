@@ -18,8 +18,8 @@ func TestDangersHaveTheRuleOfTheirSight(t *testing.T) {
 				continue
 			}
 			for _, owner := range []string{"Node", "Deployment"} {
-				d := plan.CollectorDanger{Owner: owner, Seen: sight}
-				rule := sight.Rule(owner)
+				d := plan.CollectorDanger{Dependent: "pods", Owner: owner, Seen: sight}
+				rule := sight.Rule("pods", owner)
 				if absentOwner(d) != (rule == "FUS060") || misled(d) != (rule == "FUS061") {
 					t.Errorf("%s, sight %d of a %s: FUS060 %v, FUS061 %v, want %s", minor, sight, owner, absentOwner(d),
 						misled(d), rule)

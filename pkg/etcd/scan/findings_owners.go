@@ -293,7 +293,7 @@ func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.
 		}
 		why += " in store " + owner.store
 	}
-	f := finding.Finding{Rule: seen.Rule(kind.Kind), Severity: finding.Error, Count: c.count(), Related: c.samples,
+	f := finding.Finding{Rule: seen.Rule(kind.Dependent, kind.Kind), Severity: finding.Error, Count: c.count(), Related: c.samples,
 		Key: finding.Key(string(side), kind.APIVersion+" "+kind.Kind, seen.Key())}
 	objects := prose.Counted(c.keys, strings.TrimSuffix(storage.PlainName(kind.Dependent), "s"))
 	if plane.Collector.Runs {

@@ -99,7 +99,9 @@ func (s saver) save(ctx context.Context, config clientv3.Config, file string) er
 		tooMuch = fmt.Errorf("sends more than %d bytes, and says that it has %d: less than %d %% of the file system "+
 			"of %s would be free", limit, status.DbSize, leastFree, filepath.Dir(file))
 	}
-	return filetree.Replace(file, 0o600, func(w *bufio.Writer) error { return s.stream(ctx, client, w, limit, tooMuch) })
+	return filetree.Replace(file, 0o600, func(w *bufio.Writer) error {
+		return s.stream(ctx, client, w, limit, tooMuch)
+	})
 }
 
 // sizeOf asks without the retries of the client, which hide why a member is not reached.
