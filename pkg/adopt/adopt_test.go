@@ -396,6 +396,21 @@ func TestDocumentsThatAreBombs(t *testing.T) {
 	}
 }
 
+// TestHeadersOfMessagesAreBounded: lines of a field that goes on and on are added to it one by one.
+func TestHeadersOfMessagesAreBounded(t *testing.T) {
+	const message = "Content-Type: multipart/mixed; boundary=x\nX-A: a\n%s\n--x\n\n" +
+		"kube-apiserver --etcd-servers=http://127.0.0.1:2379 --service-cluster-ip-range=10.0.0.0/16\n--x--\n"
+	for lines, want := range map[int]bool{10: true, 300_000: false} {
+		text := fmt.Sprintf(message, strings.Repeat(" b\n", lines))
+		start := time.Now()
+		_, err := read(fstest.MapFS{"user-data": {Data: []byte(text)}}, nil)
+		took := time.Since(start)
+		if read := err == nil || strings.Contains(err.Error(), "part-1"); read != want || took > 10*time.Second {
+			t.Errorf("a header of %d lines: read %v in %s, %v", lines, read, took, err)
+		}
+	}
+}
+
 // TestDocumentsOfManyFilesAreReadInTime: eight times the files take about eight times as long, wherever they lie.
 func TestDocumentsOfManyFilesAreReadInTime(t *testing.T) {
 	reading := func(n int, place string) time.Duration {

@@ -20,7 +20,7 @@ func (r *reader) multipart(name string, text []byte) bool {
 	plain, packed := unpackedUserData(text)
 	header, body := messageHeader(plain)
 	boundary := boundaryOf(header)
-	files := memoryFiles{}
+	files := newMemoryFiles()
 	switch {
 	case boundary == "" && !packed:
 		return false
@@ -71,6 +71,9 @@ func unpackedUserData(text []byte) (plain string, packed bool) {
 // gzipMagic is how a packed text begins.
 var gzipMagic = []byte("\x1f\x8b")
 
+// limitHeader is above the size of any header of a message: each line of a field is added to those before.
+const limitHeader = 64 << 10
+
 // messageHeader takes the header from a message or a part: its fields by their names in lower case. It is empty where
 // the text begins with something else.
 func messageHeader(text string) (header map[string]string, body string) {
@@ -80,6 +83,8 @@ func messageHeader(text string) (header map[string]string, body string) {
 		line = strings.TrimRight(line, "\r")
 		key, value, field := strings.Cut(line, ":")
 		switch {
+		case len(text)-len(after) > limitHeader:
+			return map[string]string{}, text
 		case line == "":
 			return header, after
 		case last == "" && strings.HasPrefix(line, "From "): // of a mailbox

@@ -1070,7 +1070,8 @@ func TestBodiesEndWhateverIsAskedFor(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 	for _, line := range []string{"POST " + collection, "PUT " + collection + "/web",
-		"GET " + collection + "/web/scale", "DELETE " + collection + "/web", "POST " + collection + "?watch=true", "DELETE /apis/apps/v1/watch/deployments",
+		"GET " + collection + "/web/scale", "DELETE " + collection + "/web",
+		"POST " + collection + "?watch=true", "DELETE /apis/apps/v1/watch/deployments",
 		"PATCH " + collection + "/web/scale"} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()

@@ -138,7 +138,9 @@ func absentOwner(d plan.CollectorDanger) bool {
 	return !d.Custom() && d.Seen.Rule(d.Dependent, d.Owner) == "FUS060"
 }
 
-func misled(d plan.CollectorDanger) bool { return !d.Custom() && d.Seen.Rule(d.Dependent, d.Owner) == "FUS061" }
+func misled(d plan.CollectorDanger) bool {
+	return !d.Custom() && d.Seen.Rule(d.Dependent, d.Owner) == "FUS061"
+}
 
 func collecting(p *plan.Plan, of func(plan.CollectorDanger) bool) []finding.Finding {
 	var found []finding.Finding

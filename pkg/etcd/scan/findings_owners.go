@@ -293,8 +293,9 @@ func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.
 		}
 		why += " in store " + owner.store
 	}
-	f := finding.Finding{Rule: seen.Rule(kind.Dependent, kind.Kind), Severity: finding.Error, Count: c.count(), Related: c.samples,
-		Key: finding.Key(string(side), kind.APIVersion+" "+kind.Kind, seen.Key())}
+	f := finding.Finding{Rule: seen.Rule(kind.Dependent, kind.Kind), Severity: finding.Error, Count: c.count(),
+		Related: c.samples,
+		Key:     finding.Key(string(side), kind.APIVersion+" "+kind.Kind, seen.Key())}
 	objects := prose.Counted(c.keys, strings.TrimSuffix(storage.PlainName(kind.Dependent), "s"))
 	if plane.Collector.Runs {
 		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s) deletes %s owned by %s %s: it %s", side,
