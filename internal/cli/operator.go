@@ -36,6 +36,9 @@ list of steps, each verified before the next one begins, and rolled back when a 
 nothing; the status says why. Progress is kept in a Secret of the control plane, so that a restarted operator resumes
 or rolls back.
 
+get, plan, approve, history and back are for people: they read these objects, and write their annotations. A link to
+this program named kubectl-fusion has them as kubectl fusion get, and so on.
+
 One process at a time acts, the one that holds the lease fusionctl-operator in --namespace. Metrics are served at
 --metrics-listen, without TLS, on loopback.
 
@@ -57,6 +60,7 @@ Exit codes: 1 could not start, or lost the lease; 2 bad usage; 130 stopped by a 
 	f.StringVar(&req.options.Health, "health-listen", "127.0.0.1:10272",
 		"address of /healthz and /readyz; empty for none")
 	cmd.AddCommand(newOperatorManifestsCmd(streams))
+	cmd.AddCommand(newPlanesCmds(streams)...)
 	return cmd
 }
 

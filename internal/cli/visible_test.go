@@ -113,6 +113,14 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	state := filepath.Dir(file("state/witness.json", lines(object{"schema": "fusionctl/witness/v1", "pair": "p" + evil,
 		"stop": object{"id": evil, "since": "2026-01-02T03:04:05Z", "why": []string{"store " + evil}}})))
 	kubeconfig := fakeServer(t, evil)
+	messages := []object{{"type": "Progressing", "status": "False", "reason": "R", "message": evil,
+		"lastTransitionTime": "2026-01-02T03:04:05Z"}, {"type": "Degraded", "status": "True", "reason": "R",
+		"message": evil, "lastTransitionTime": "2026-01-02T03:04:05Z"}}
+	ended := []object{{"from": evil, "to": evil, "plan": evil, "error": evil, "ended": "2026-01-02T03:04:05Z"}}
+	_, management := newManagement(t, map[string]object{
+		"w": {"phase": "Waiting", "plan": evil, "runs": evil, "conditions": messages, "history": ended},
+		"p": {"phase": evil, "plan": evil, "runs": evil, "conditions": messages,
+			"transition": object{"from": evil, "to": evil, "plan": evil, "steps": 2, "done": 1, "step": evil}}})
 	servers := twoServers(t)
 	for _, server := range servers {
 		server.Put(t, map[string][]byte{
@@ -216,6 +224,12 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"crd test":           {{rules, "--crd", crd}},
 		"crd webhook":        {{"--rules", filepath.Dir(rules), "--insecure-http", "--listen", "127.0.0.1:0"}},
 		"operator manifests": {{}},
+		"operator get":       {{"--kubeconfig", management}, {evil, "--kubeconfig", management}},
+		"operator plan":      {{"p", "--kubeconfig", management}, {"none", "--kubeconfig", management}},
+		"operator history":   {{"--kubeconfig", management}},
+		"operator approve": {{"w", "--yes", "--kubeconfig", management},
+			{"p", "--yes", "--kubeconfig", management}},
+		"operator back": {{"p", "--yes", "--kubeconfig", management}, {"w", "--yes", "--kubeconfig", management}},
 		"crd webhook manifests": {{"--rules", filepath.Dir(rules), "--image", evil, "--ca", certificate, "--for",
 			"1.36"}},
 	}

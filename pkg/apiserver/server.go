@@ -107,5 +107,16 @@ func Kubeconfig(file, context string) (*rest.Config, error) {
 	return NoRedirects(config), nil
 }
 
+// DefaultKubeconfig reads what kubectl reads when no file is named: those of KUBECONFIG, or ~/.kube/config.
+func DefaultKubeconfig(context string) (*rest.Config, error) {
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		clientcmd.NewDefaultClientConfigLoadingRules(), overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig of KUBECONFIG, or ~/.kube/config: %w", err)
+	}
+	return NoRedirects(config), nil
+}
+
 // Name is the server's URL.
 func (s *Server) Name() string { return s.name }

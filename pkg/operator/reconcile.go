@@ -121,14 +121,7 @@ func (p *plane) backed() string { return p.object.Annotations[api.AnnotationBack
 // begin computes the transition to the plan and records it; the next reconcile executes it.
 func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 	v := &p.verdict
-	t, err := transition.NewHosted(p.record.Plan, v.plan, transition.Facts{})
-	if refused, ok := errors.AsType[*transition.RefusedError](err); ok && p.record.Plan != nil {
-		// What is stored may allow it: a step of the transition reads the stores before anything stops.
-		t, err = transition.NewHosted(p.record.Plan, v.plan, transition.Facts{StoresAgree: true})
-		if err != nil {
-			err = refused
-		}
-	}
+	t, err := p.record.next(v)
 	if refused, ok := errors.AsType[*transition.RefusedError](err); ok {
 		p.refuse("NoTransition", strings.Join(refused.Reasons, "; "))
 		return p.steady(ctx)
@@ -176,6 +169,24 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 	return p.proceed(ctx)
 }
 
+// next is the transition from what runs to the plan of a verdict. Errors: *transition.RefusedError.
+func (r *record) next(v *verdict) (transition.Transition, error) {
+	t, err := transition.NewHosted(r.Plan, v.plan, transition.Facts{})
+	if refused, ok := errors.AsType[*transition.RefusedError](err); ok && r.Plan != nil {
+		// What is stored may allow it: a step of the transition reads the stores before anything stops.
+		t, err = transition.NewHosted(r.Plan, v.plan, transition.Facts{StoresAgree: true})
+		if err != nil {
+			err = refused
+		}
+	}
+	return t, err
+}
+
+// final reports a step that has no way back. Controllers that start again mark again what was released.
+func final(s *transition.Step) bool {
+	return s.Do != nil && s.Do.Kind != transition.RunChecks && s.Do.Kind != transition.Release && s.Undo == nil
+}
+
 // waits reports whether a person has to approve a transition that has not begun.
 func (p *plane) waits(t *transition.Transition) bool {
 	if p.record.Plan == nil || p.object.Annotations[api.AnnotationApprove] == p.verdict.digest {
@@ -184,9 +195,8 @@ func (p *plane) waits(t *transition.Transition) bool {
 	if p.verdict.file.Spec.Approval == spec.ApprovalManual {
 		return true
 	}
-	for _, s := range t.Steps {
-		// controllers that start again mark again what was released
-		if s.Do != nil && s.Do.Kind != transition.RunChecks && s.Do.Kind != transition.Release && s.Undo == nil {
+	for i := range t.Steps {
+		if final(&t.Steps[i]) {
 			return true
 		}
 	}
