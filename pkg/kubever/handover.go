@@ -2,6 +2,7 @@ package kubever
 
 import (
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -14,13 +15,17 @@ type HandOver struct {
 	References []string
 	Ended      []string // keys among Keys of which every object must have ended before it goes
 	Aggregated []string // API groups that these controllers read, and that servers behind the API servers serve
+	// Programs act for them, that run in the cluster and that no plan starts or stops: "ingress controllers". Where there
+	// are some, there are no Controllers.
+	Programs string
 }
 
 var handOverTable = sync.OnceValue(func() []HandOver {
 	var sets []HandOver
-	for _, r := range readTable("handover.tsv", 6) {
+	for _, r := range readTable("handover.tsv", 7) {
 		sets = append(sets, HandOver{Subjects: r.words(0), Keys: r.words(1), Controllers: r.words(2),
-			References: r.words(3), Ended: r.words(4), Aggregated: r.words(5)})
+			References: r.words(3), Ended: r.words(4), Aggregated: r.words(5),
+			Programs: strings.ReplaceAll(strings.Join(r.words(6), " "), "-", " ")})
 	}
 	return sets
 })

@@ -19,10 +19,10 @@ func (p *Plan) Drops(key string, side pair.Side) (paths []string, implied map[st
 		return nil, nil
 	}
 	minor, other := p.Side(side).Version.Minor, p.Side(side.Other()).Version.Minor
-	return dropsUnless(&row.Resource, side, minor, other, func(typeName, field string) bool {
+	return dropping{minor: minor, other: other, converted: true, disabled: func(typeName, field string) bool {
 		gate, off := kubever.DisabledField(typeName, field, minor)
 		return off && !gate.Refused && !p.gateOn(side, gate.Name)
-	})
+	}}.of(&row.Resource, side)
 }
 
 // gateOn reports whether an argument of a side's API servers turns a feature gate on; of all of them, where there are
@@ -47,34 +47,34 @@ func (p *Plan) gateOn(side pair.Side, gate string) bool {
 // both sides may find the resource stored; a field below one that is lost is not listed again. For the fields, and
 // those below them, it says which value means what this side does anyway.
 func drops(row *pair.Resource, side pair.Side, minor, other kubever.Minor) (paths []string, implied map[string]string) {
-	return dropsUnless(row, side, minor, other, func(string, string) bool { return false })
+	return dropping{minor: minor, other: other, disabled: func(string, string) bool { return false }}.of(row, side)
 }
 
-// dropsUnless is drops, with the fields of types that this side knows and has disabled.
-func dropsUnless(row *pair.Resource, side pair.Side, minor, other kubever.Minor,
-	disabled func(typeName, field string) bool) (paths []string, implied map[string]string) {
-	implied = map[string]string{}
+// of lists the fields of a resource.
+func (d dropping) of(row *pair.Resource, side pair.Side) (paths []string, implied map[string]string) {
+	d.implied = map[string]string{}
 	for _, apiVersion := range []string{row.View(side).StoredAs, row.View(side.Other()).StoredAs} {
 		gv, err := schema.ParseGroupVersion(apiVersion)
 		if err != nil || row.Kind == "" || !slices.Contains(row.View(side).Decodes, apiVersion) {
 			continue
 		}
-		d := dropping{minor: minor, other: other, disabled: disabled, implied: implied}
 		typeName := kubever.TypeName(gv.WithKind(row.Kind))
 		d.walk("", typeName, typeName)
-		paths = append(paths, d.paths...)
 	}
-	slices.Sort(paths)
-	return slices.Compact(paths), implied
+	slices.Sort(d.paths)
+	return slices.Compact(d.paths), d.implied
 }
 
 // dropping walks a type as two versions describe it.
 type dropping struct {
 	minor, other kubever.Minor
-	disabled     func(typeName, field string) bool
-	above        []string // types on the way down: some contain themselves
-	paths        []string
-	implied      map[string]string
+	// converted: objects of the other version are converted into those that this side reads, also where the other
+	// version does not serve these any more; they have what they had when they were served at last.
+	converted bool
+	disabled  func(typeName, field string) bool // of the types that this side knows
+	above     []string                          // types on the way down: some contain themselves
+	paths     []string
+	implied   map[string]string
 }
 
 // walk compares the fields of a type of the other version with those of the same type in this side's, which may go by
@@ -84,8 +84,8 @@ func (d *dropping) walk(prefix, theirs, ours string) {
 		return
 	}
 	d.above = append(d.above, theirs)
-	known := kubever.Fields(ours, d.minor)
-	for _, field := range kubever.Fields(theirs, d.other) {
+	known, other := kubever.Fields(ours, d.minor), d.describes(theirs)
+	for _, field := range kubever.Fields(theirs, other) {
 		path := prefix + field
 		if !slices.Contains(known, field) || d.disabled(ours, field) {
 			// What has no fields on this side is no struct that drops some: an older version may describe it otherwise.
@@ -95,10 +95,23 @@ func (d *dropping) walk(prefix, theirs, ours string) {
 			}
 			continue
 		}
-		their, our := kubever.FieldType(theirs, field, d.other), kubever.FieldType(ours, field, d.minor)
+		their, our := kubever.FieldType(theirs, field, other), kubever.FieldType(ours, field, d.minor)
 		d.walk(step(path, their)+".", kubever.ElementType(their), kubever.ElementType(our))
 	}
 	d.above = d.above[:len(d.above)-1]
+}
+
+// describes is the minor in whose form objects of the other version have a type.
+func (d *dropping) describes(typeName string) kubever.Minor {
+	if !d.converted || len(kubever.Fields(typeName, d.other)) > 0 {
+		return d.other
+	}
+	for _, m := range slices.Backward(kubever.Minors()) {
+		if m < d.other && len(kubever.Fields(typeName, m)) > 0 {
+			return m
+		}
+	}
+	return d.other
 }
 
 // step is the path to the values of a field: those of a list or a map are its elements.
@@ -117,13 +130,14 @@ func (d *dropping) imply(path, typeName, field string) {
 	if slices.Contains(derived, typeName+"."+field) {
 		d.implied[path] = pair.OneElement
 	}
-	fieldType := kubever.FieldType(typeName, field, d.other)
+	other := d.describes(typeName)
+	fieldType := kubever.FieldType(typeName, field, other)
 	element := kubever.ElementType(fieldType)
 	if slices.Contains(d.above, element) {
 		return
 	}
 	d.above = append(d.above, element)
-	for _, inner := range kubever.Fields(element, d.other) {
+	for _, inner := range kubever.Fields(element, d.describes(element)) {
 		d.imply(step(path, fieldType)+"."+inner, element, inner)
 	}
 	d.above = d.above[:len(d.above)-1]

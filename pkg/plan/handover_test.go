@@ -116,3 +116,27 @@ func TestDisabledFieldsAreDropped(t *testing.T) {
 		t.Errorf("with the gate on, 1.15 drops %q of a Job", paths)
 	}
 }
+
+// TestFieldsOfIngresses that 1.15 does not know, and which of them say what it does anyway.
+func TestFieldsOfIngresses(t *testing.T) {
+	p, err := handed(t, "split-1.15-1.36.yaml", "ingresses.extensions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, implied := p.Drops("ingress", pair.Legacy)
+	const pathType = "spec.rules[].http.paths[].pathType"
+	for _, path := range []string{pathType, "spec.ingressClassName"} {
+		if !slices.Contains(paths, path) {
+			t.Errorf("1.15 drops %q, want %s among them", paths, path)
+		}
+	}
+	if implied[pathType] != "ImplementationSpecific" {
+		t.Errorf("implied are %q", implied)
+	}
+	if paths, _ := p.Drops("ingress", pair.Modern); len(paths) > 0 {
+		t.Errorf("1.36 drops %q", paths)
+	}
+	if paths, _ := p.Drops("cronjobs", pair.Legacy); !slices.Contains(paths, "spec.timeZone") {
+		t.Errorf("1.15 drops %q of a CronJob, which would run at another time", paths)
+	}
+}

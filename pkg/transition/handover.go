@@ -83,7 +83,13 @@ func namesOf(p, otherwise *plan.Plan, sets []kubever.HandOver) (names []string) 
 // readHandOver finds what is handed over. Whatever acts for these objects, or collects what they own, stops meanwhile:
 // the controllers of the modern side and those of both sides, though their files stay.
 func (b *builder) readHandOver(was, is []render.Part) {
-	b.sets = without(handedOver(b.to.Plan), handedOver(b.from.Plan))
+	for _, set := range without(handedOver(b.to.Plan), handedOver(b.from.Plan)) {
+		if set.Programs != "" {
+			b.served = append(b.served, set)
+		} else {
+			b.sets = append(b.sets, set)
+		}
+	}
 	if len(b.sets) == 0 {
 		return
 	}
@@ -109,6 +115,43 @@ func (b *builder) beforeHandOver() {
 		b.addAdopted(set, true)
 	}
 	b.existing()
+}
+
+// handOverServed hands over what programs of the cluster act for, while all of the control plane runs: first the objects
+// are in both stores, then a person sees that the programs of the other side serve them, then the originals go. On the
+// way back the same in the other direction.
+func (b *builder) handOverServed() {
+	for _, set := range b.served {
+		forth, back := b.objects(set, false), b.objects(set, true)
+		names := strings.Join(forth.Names, ", ")
+		add := func(title string, do, undo *Action) {
+			b.add(Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Title: title, Do: do, Undo: undo})
+		}
+		copied := func(o *Objects) *Objects {
+			c := *o
+			c.Plan.Copy = true
+			return &c
+		}
+		there := func(o *Objects) *Action {
+			return &Action{Kind: RunChecks, Before: []Check{{Kind: Adopted, Objects: o,
+				Hint: "fusionctl etcd ls shows them"}}}
+		}
+		add("on the way back: "+names+" are where they were", nil, there(back))
+		copies := &Action{Kind: HandOver, Objects: copied(forth)}
+		add(copies.changes(), copies, &Action{Kind: HandBack, Objects: back})
+		add("the "+set.Programs+" of the other side serve "+names, programs(set, names, pair.Modern),
+			programs(set, names, pair.Legacy))
+		goes := &Action{Kind: HandOver, Objects: forth}
+		add(goes.changes(), goes, &Action{Kind: HandBack, Objects: copied(back)})
+		add(names+" are with the modern side", there(forth), b.mayGoOne(copied(back)))
+	}
+}
+
+func programs(set kubever.HandOver, names string, side pair.Side) *Action {
+	return &Action{Kind: ByHand, Text: fmt.Sprintf("%s are in both stores now, and the next step removes those of the %s "+
+		"side: see that %s that read them through the %s API server, or through the gateway, serve all of them and "+
+		"get the traffic, and that those that read them through the %s API server are stopped or have no traffic: they "+
+		"drop the routes of what is removed", names, side.Other(), set.Programs, side, side.Other())}
 }
 
 func (b *builder) addAdopted(set kubever.HandOver, back bool) {
@@ -166,8 +209,9 @@ func (b *builder) afterHandOver() {
 
 // mayGo looks before anything changes whether the objects can be handed over.
 func (b *builder) mayGo() {
-	for _, set := range b.sets {
+	for _, set := range slices.Concat(b.sets, b.served) {
 		objects := b.objects(set, false)
+		objects.Plan.Copy = set.Programs != ""
 		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name,
 			Title: strings.Join(objects.Names, ", ") + " can be handed over", Do: b.mayGoOne(objects)})
 	}
@@ -198,7 +242,11 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 		}
 		o.From, o.To = *p.Store(row.View(to.Other()).Store), *p.Store(row.View(to).Store)
 		o.Names = append(o.Names, row.Name)
-		o.Plan.Resources = append(o.Plan.Resources, resourceOf(p, row, to, set))
+		resource := resourceOf(p, row, to, set)
+		if set.Programs != "" {
+			resource.Compared = row.Modern.StoredAs
+		}
+		o.Plan.Resources = append(o.Plan.Resources, resource)
 		drops, _ := p.Drops(key, to)
 		o.Plan.DropManagedFields = o.Plan.DropManagedFields || slices.ContainsFunc(drops, func(path string) bool {
 			return strings.HasPrefix(path, pair.ManagedFields)

@@ -73,6 +73,97 @@ func TestHandOverWhileNoControllerActs(t *testing.T) {
 	}
 }
 
+// TestIngressesAreInBothStoresUntilTheirControllersServeThem: nothing of the control plane stops for that, and a person
+// says when the originals may go; on the way back, when the copies may.
+func TestIngressesAreInBothStoresUntilTheirControllersServeThem(t *testing.T) {
+	from, to := handing(t, splitExample, "", render.StaticPod), handing(t, splitExample, "ingresses.extensions",
+		render.StaticPod)
+	tr, err := New(from, to, Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	short := func(a *Action) string {
+		if a == nil {
+			return "-"
+		}
+		o, text := a.Objects, string(a.Kind)
+		for _, c := range a.Before {
+			o, text = c.Objects, string(c.Kind)
+		}
+		if o != nil && o.Plan.Copy {
+			text += " (copy)"
+		}
+		return text
+	}
+	var steps []string
+	for _, s := range tr.Steps {
+		steps = append(steps, short(s.Do)+" | "+short(s.Undo))
+	}
+	want := []string{"may go (copy) | -", "snapshot store | -", "snapshot store | -", "- | adopted",
+		"hand over (copy) | hand back", "by hand | by hand", "hand over | hand back (copy)", "adopted | may go (copy)"}
+	if !slices.Equal(steps, want) {
+		t.Errorf("the steps are\n%s\nwant\n%s", strings.Join(steps, "\n"), strings.Join(want, "\n"))
+	}
+	// with what controllers act for, they go while all runs
+	tr, err = New(from, handing(t, splitExample, "ingresses.extensions, deployments.apps", render.StaticPod), Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	goes := position(t, &tr, "that removes them", func(s Step) bool {
+		return s.Title == "hand ingresses over to the modern side"
+	})
+	stops := position(t, &tr, "that stops", func(s Step) bool { return s.Phase == Stop })
+	if goes > stops {
+		t.Errorf("they go by step %d, after %q", goes, tr.Steps[stops].Title)
+	}
+}
+
+// TestTheJournalKnowsTheRecordOfCopies: that of the last step that changed it; the first one begins it anew.
+func TestTheJournalKnowsTheRecordOfCopies(t *testing.T) {
+	from := handing(t, splitExample, "", render.StaticPod)
+	tr, err := New(from, handing(t, splitExample, "ingresses.extensions", render.StaticPod), Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t, from)
+	told := map[string]string{}
+	c.judged = func(kind string, o *Objects) error {
+		if o.Plan.Copy {
+			kind += " copy"
+		}
+		told[kind] = "nothing"
+		if o.Known != nil {
+			told[kind] = o.Known.Digest
+		}
+		if kind == "hand over copy" || kind == "hand over" {
+			c.kept = &handover.Known{Directory: "/kept", Digest: "after " + kind}
+		}
+		return nil
+	}
+	c.kept = &handover.Known{Directory: "/kept"}
+	for _, do := range []func() error{
+		func() error { return Apply(t.Context(), &tr, c, c, nil) },
+		func() error { return Undo(t.Context(), &tr, c, c, nil) },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const last = "after hand over"
+	for kind, want := range map[string]string{"hand over copy": "", "hand over": "", "hand back copy": last,
+		"hand back": last, "adopted": last} {
+		if told[kind] != want {
+			t.Errorf("%s is told of the record %q, want %q", kind, told[kind], want)
+		}
+	}
+	if err := Apply(t.Context(), &tr, c, c, nil); err != nil || told["may go copy"] != "nothing" {
+		t.Errorf("once more: %v, told of the record %q", err, told["may go copy"])
+	}
+}
+
 // TestTheLegacySideGivesUpBeforeAnythingStops: where it runs from files of its own, a person has changed its arguments
 // before, and changes them back after the objects are back.
 func TestTheLegacySideGivesUpBeforeAnythingStops(t *testing.T) {

@@ -30,6 +30,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	}
 	b.nodes(false)
 	b.beforeHandOver()
+	b.handOverServed()
 	b.stop()
 	b.stopped()
 	b.stores()
@@ -102,7 +103,8 @@ type builder struct {
 	from, to    Setup
 	steps       []Step
 	crossings   []crossing
-	sets        []kubever.HandOver // that are handed over
+	sets        []kubever.HandOver // that are handed over while no controller acts for them
+	served      []kubever.HandOver // that are handed over while programs serve them
 	changes     []change           // in the order of the components, of hosts that both plans have first
 	disk, final map[place]render.File
 }

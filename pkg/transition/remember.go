@@ -36,25 +36,25 @@ func about(t *Transition, records []Record, o *Objects) *Objects {
 // knownOf is what the journal knows of a hand-over; nil when it was not begun. From before it begins there is a record.
 // The journal says what was handed over from when that is done, until it begins anew.
 func knownOf(t *Transition, records []Record, o *Objects) *handover.Known {
-	at := slices.IndexFunc(t.Steps, func(s Step) bool {
-		return s.Do != nil && s.Do.Kind == HandOver && s.Do.Objects.Record == o.Record
-	})
-	if at < 0 {
-		return nil
+	var steps []string // the first of them begins it
+	for _, s := range t.Steps {
+		if s.Do != nil && s.Do.Kind == HandOver && s.Do.Objects.Record == o.Record {
+			steps = append(steps, s.ID)
+		}
 	}
 	var known *handover.Known
 	for _, r := range records {
 		switch {
 		case r.Event == Acknowledged && known != nil && r.Looked.Gone[o.Record] != "":
 			known.Gone = r.Looked.Gone[o.Record]
-		case r.Step != t.Steps[at].ID:
+		case !slices.Contains(steps, r.Step):
 		case r.Event == Begun && r.Kept == nil: // of a program that kept no record before, or of a rehearsal
 		case r.Event == Begun, r.Event == Done:
 			known = new(handover.Known)
 			if r.Kept != nil {
 				*known = *r.Kept
 			}
-		case r.Event == Undone && !o.Plan.Back:
+		case r.Event == Undone && !o.Plan.Back && r.Step == steps[0]:
 			known = nil // all of it is back: it begins anew
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -114,6 +115,16 @@ func (a *Action) changes() string {
 		return "change the kubelet of " + a.Node.Name + ", to " + a.Node.To.String() + " at the modern API server"
 	case RestoreKubelet:
 		return "restore the kubelet of " + a.Node.Name + ", to " + a.Node.To.String() + " at the legacy API server"
+	case HandOver, HandBack:
+		side := pair.Modern
+		if a.Kind == HandBack {
+			side = pair.Legacy
+		}
+		if a.Objects.Plan.Copy {
+			return fmt.Sprintf("copy %s to the %s side", strings.Join(a.Objects.Names, ", "), side)
+		}
+	}
+	switch a.Kind {
 	case HandOver:
 		return "hand " + strings.Join(a.Objects.Names, ", ") + " over to the modern side"
 	case HandBack:

@@ -50,6 +50,9 @@ func (j *Job) Adopted(ctx context.Context) error {
 		return err
 	}
 	uids := rec.uids()
+	if !slices.ContainsFunc(j.Resources, func(r Resource) bool { return r.Compared == "" }) {
+		return j.left(ctx, uids)
+	}
 	generations := map[string]int64{} // of what is there, by UID
 	var problems []error
 	for k := range j.Resources {

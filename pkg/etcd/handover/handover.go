@@ -43,6 +43,10 @@ type Resource struct {
 	Subject bool `json:"subject,omitempty"`
 	// Ended: each object must have ended, as Jobs do.
 	Ended bool `json:"ended,omitempty"`
+	// Compared is the group/version in which an object and its copy are compared where programs on both sides may write
+	// the status of theirs: what else each has is the same, or one of the two was not written since. "": no program
+	// does.
+	Compared string `json:"compared,omitempty"`
 	// Drops and Implied are of the API servers there, as those of pair.View: an object that has one of the fields
 	// beside its status does not go.
 	Drops   []string          `json:"drops,omitempty"`
@@ -74,6 +78,8 @@ type Plan struct {
 	MostMissed int `json:"mostMissed,omitempty"`
 	// Back: only what was handed over goes, and what that owns.
 	Back bool `json:"back,omitempty"`
+	// Copy: the objects are there afterwards, and stay where they are, until another run without it.
+	Copy bool `json:"copy,omitempty"`
 }
 
 // Files keeps the record.

@@ -59,6 +59,15 @@ func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, er
 	for k := range items {
 		i := &items[k]
 		problems := j.judge(i, rec, stopped)
+		missing, err := j.missing(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		problems = append(problems, missing...)
+		if o := rec.of(i.uid); i.there == nil && rec.Copied && !j.Copy && o != nil && o.Agreed != "" {
+			problems = append(problems, "its copy was deleted on the other side since it was copied: delete it, too, "+
+				"or create the copy again by undo and apply")
+		}
 		if i.there != nil && len(problems) == 0 {
 			if err := j.state(i, rec); err != nil {
 				problems = append(problems, err.Error())
@@ -97,6 +106,11 @@ func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, er
 			return nil, err
 		}
 	}
+	deleted, err := j.deleted(ctx, rec, items)
+	if err != nil {
+		return nil, err
+	}
+	refused.Reasons = append(refused.Reasons, deleted...)
 	if len(items) > 0 {
 		for _, group := range unread {
 			refused.Reasons = append(refused.Reasons, "the controllers there find no "+group+", which an APIService "+
@@ -212,6 +226,7 @@ type item struct {
 	value    []byte     // of its copy
 	there    *etcd.Entry
 	owners   []string // identities
+	digest   string   // of what is compared; "" where nothing is
 	rolling  bool
 	rolls    bool // its controller there replaces its pods
 
@@ -305,6 +320,9 @@ func (j *Job) judge(i *item, rec *Record, stopped bool) (problems []string) {
 	i.rolls = j.Back && !unseen && revised(i, rec, object)
 	if err := j.copied(i); err != nil {
 		return append(problems, err.Error())
+	}
+	if i.digest, err = j.digest(i.resource, i.entry.Value); err != nil {
+		problems = append(problems, err.Error())
 	}
 	lost, err := j.losses(i)
 	if err != nil {
@@ -474,6 +492,10 @@ func (j *Job) state(i *item, rec *Record) error {
 	case string(meta.UID) != i.uid:
 		return fmt.Errorf("another object of this name is there already, with UID %s: rename or delete one of the two",
 			storage.Printable(string(meta.UID)))
+	}
+	if i.resource.Compared != "" {
+		_, err := j.newer(i, rec)
+		return err
 	}
 	// One of the two is what a run put there, and was not written since: the other one is right.
 	put := i.there.Value

@@ -57,10 +57,18 @@ func (j *Job) Move(ctx context.Context) error {
 		if err := j.remember(ctx, rec, items, round == 0); err != nil || len(items) == 0 {
 			return err
 		}
-		for _, step := range []func(context.Context, []item, *Record) error{j.create, j.rename, j.remove} {
+		steps := []func(context.Context, []item, *Record) error{j.create, j.agree, j.rename, j.remove}
+		if j.Copy {
+			steps = steps[:2]
+		}
+		for _, step := range steps {
 			if err := step(ctx, items, rec); err != nil {
 				return err
 			}
+		}
+		if j.Copy && j.allThere(items, rec) {
+			rec.Copied = true
+			return j.Files.Save(rec)
 		}
 	}
 	return fmt.Errorf("after %d rounds there are still objects: something creates or writes them all the time; stop "+
@@ -89,6 +97,20 @@ func (j *Job) remember(ctx context.Context, rec *Record, items []item, first boo
 			o.Value, o.Copies = i.entry.Value, append(o.Copies, copied)
 		}
 		o.Generation, o.Rolls = i.generation, o.Rolls || i.rolls
+		o.Leaves = o.Leaves || !j.Copy
+		if i.there == nil {
+			o.Next = i.digest
+		} else if from, err := j.newer(&i, rec); err == nil && from {
+			o.Next = i.digest
+		}
+	}
+	if !j.Copy && len(items) == 0 { // all originals are gone
+		rec.Copied = false
+	}
+	if !rec.Copied {
+		for k := range rec.Objects {
+			rec.Objects[k].Leaves = false
+		}
 	}
 	owned, err := j.podsOf(ctx, rec.steady())
 	if err != nil {
@@ -106,7 +128,9 @@ func (j *Job) remember(ctx context.Context, rec *Record, items []item, first boo
 // of what is handed over once more.
 func (j *Job) turn(ctx context.Context, rec *Record, items []item) error {
 	for i := range rec.Objects {
-		rec.Objects[i].Rolls = false
+		o := &rec.Objects[i]
+		rec.Copied = rec.Copied && !o.Leaves // some originals may have been removed
+		o.Rolls, o.Leaves = false, false
 	}
 	if j.Back {
 		return nil
@@ -120,15 +144,23 @@ func (j *Job) turn(ctx context.Context, rec *Record, items []item) error {
 }
 
 // create copies what is not there, and copies again what was written since, and reads all back.
-func (j *Job) create(ctx context.Context, items []item, _ *Record) error {
+func (j *Job) create(ctx context.Context, items []item, rec *Record) error {
 	var missing []etcd.Entry
-	for _, i := range items {
+	for k := range items {
+		i := &items[k]
+		again := i.there != nil && !bytes.Equal(i.there.Value, i.value) && !j.Back
+		if i.there != nil && i.resource.Compared != "" {
+			var err error
+			if again, err = j.newer(i, rec); err != nil {
+				return fmt.Errorf("%s: %w", storage.Printable(i.key), err)
+			}
+		}
 		switch {
 		case i.there == nil:
 			missing = append(missing, etcd.Entry{Key: []byte(i.key), Value: i.value})
-		case !bytes.Equal(i.there.Value, i.value) && !j.Back:
-			again := etcd.Entry{Key: []byte(i.key), Value: i.value, ModRevision: i.there.ModRevision}
-			if _, err := j.To.Replace(ctx, []etcd.Entry{again}); err != nil {
+		case again:
+			changed := etcd.Entry{Key: []byte(i.key), Value: i.value, ModRevision: i.there.ModRevision}
+			if _, err := j.To.Replace(ctx, []etcd.Entry{changed}); err != nil {
 				return fmt.Errorf("%s: copying again: %w", storage.Printable(i.key), err)
 			}
 		}
@@ -144,8 +176,8 @@ func (j *Job) create(ctx context.Context, items []item, _ *Record) error {
 
 // rename lets the pods of the objects name them in a version that is served.
 func (j *Job) rename(ctx context.Context, items []item, _ *Record) error {
-	if len(j.APIVersions) == 0 {
-		return nil
+	if len(j.APIVersions) == 0 || !slices.ContainsFunc(items, func(i item) bool { return i.digest == "" }) {
+		return nil // pods are owned by none that are compared
 	}
 	uids := map[string]bool{}
 	for _, i := range items {
@@ -187,9 +219,13 @@ func (j *Job) remove(ctx context.Context, items []item, rec *Record) error {
 		if i.there == nil {
 			continue
 		}
-		// On the way back from the middle the original is still there, and its copy was never written. What a client
-		// has created under this key since it was judged is another object.
-		if !bytes.Equal(i.there.Value, i.value) && (!j.Back || j.state(i, rec) != nil) {
+		if i.resource.Compared != "" {
+			if written, err := j.newer(i, rec); err != nil || written || !isUID(i.there.Value, i.uid) {
+				continue // the next round says why
+			}
+		} else if !bytes.Equal(i.there.Value, i.value) && (!j.Back || j.state(i, rec) != nil) {
+			// On the way back from the middle the original is still there, and its copy was never written. What a
+			// client has created under this key since it was judged is another object.
 			continue
 		}
 		_, err := j.From.Delete(ctx, []move.KeyAt{{Key: i.key, ModRevision: i.entry.ModRevision}})

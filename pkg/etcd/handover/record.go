@@ -17,6 +17,8 @@ type Record struct {
 	// Pods are those that the objects owned before they went.
 	Pods []Pod `json:"pods"`
 	Back bool  `json:"back,omitempty"` // the direction in which they are going
+	// Copied: the objects were copied in that direction, and each is in both stores until its original is removed.
+	Copied bool `json:"copied,omitempty"`
 
 	index map[string]int // of Objects, by UID
 }
@@ -33,6 +35,12 @@ type Object struct {
 	// Rolls: its pods go and come: it was being rolled out or scaled, or they are of a template that the controllers
 	// there have not seen.
 	Rolls bool `json:"rolls,omitempty"`
+	// Agreed is the digest in which the object and its copy were the same at last, Next that in which they are to be;
+	// of resources that are compared.
+	Agreed string `json:"agreed,omitempty"`
+	Next   string `json:"next,omitempty"`
+	// Leaves: its original is removed, and absent from then on.
+	Leaves bool `json:"leaves,omitempty"`
 }
 
 // Pod is one that an object owns.
@@ -66,6 +74,14 @@ func (r *Record) at(uid string) (int, bool) {
 	}
 	at, known := r.index[uid]
 	return at, known
+}
+
+// of is the object of a UID; nil when there is none.
+func (r *Record) of(uid string) *Object {
+	if at, known := r.at(uid); known {
+		return &r.Objects[at]
+	}
+	return nil
 }
 
 // uids are the identities of what was taken.

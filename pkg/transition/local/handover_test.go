@@ -2,16 +2,21 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/internal/storetest"
+	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
@@ -80,5 +85,101 @@ func TestARecordIsFoundWhereItWasKept(t *testing.T) {
 	h.Rehearsal = t.TempDir()
 	if kept, err := h.Keep(t.Context(), "", objects(false, nil)); kept != nil || err != nil {
 		t.Errorf("a rehearsal keeps %v, %v", kept, err)
+	}
+}
+
+// TestIngressesOfRealVersions: one that 1.15 stored is read, compared and brought back in the versions of both sides, in
+// protobuf, whatever the API servers make of it meanwhile.
+func TestIngressesOfRealVersions(t *testing.T) {
+	const key, older, newer = "/registry/ingress/default/web", "extensions/v1beta1", "networking.k8s.io/v1"
+	core, modern := etcdtest.Start(t), etcdtest.Start(t)
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := func(apiVersion, uid, spec, address string) []byte {
+		t.Helper()
+		object := new(unstructured.Unstructured)
+		text := fmt.Sprintf(`{"apiVersion":%q,"kind":"Ingress","metadata":{"name":"web","namespace":"default","uid":%q,`+
+			`"creationTimestamp":"2020-01-01T00:00:00Z","annotations":{"kubernetes.io/ingress.class":"nginx"}},`+
+			`"spec":%s,"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, apiVersion, uid, spec, address)
+		if err := object.UnmarshalJSON([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		value, err := c.EncodeProtobuf(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	const spec = `{"rules":[{"host":"web","http":{"paths":[{"path":"/","backend":{"serviceName":"web",` +
+		`"servicePort":80}}]}}]}`
+	modernSpec := func(pathType string) string {
+		return `{"rules":[{"host":"web","http":{"paths":[{"path":"/","pathType":"` + pathType +
+			`","backend":{"service":{"name":"web","port":{"number":80}}}}]}}]}`
+	}
+	core.Put(t, map[string][]byte{key: stored(older, "i1", spec, "1.1.1.1")})
+	h := &Host{Snapshots: filepath.Join(t.TempDir(), "a")}
+	do := func(back, copied bool) error {
+		r := handover.Resource{Key: "ingress", Kind: "Ingress", Reads: []string{newer}, StoredAs: newer, Subject: true,
+			Compared: newer}
+		o := &transition.Objects{Record: "hand-over-ingress", Names: []string{"ingresses"}, Pods: "core",
+			From: plan.Store{Name: "core", Endpoints: []string{core.Endpoint}},
+			To:   plan.Store{Name: "modern", Endpoints: []string{modern.Endpoint}},
+			Plan: handover.Plan{Prefix: "/registry", Pods: "pods", Back: back, Copy: copied}}
+		kind := transition.HandOver
+		if back {
+			kind, r.Reads, r.StoredAs = transition.HandBack, []string{older}, older
+			const field = "spec.rules[].http.paths[].pathType" // as TestFieldsOfIngresses of pkg/plan has it
+			r.Drops, r.Implied = []string{field}, map[string]string{field: "ImplementationSpecific"}
+			o.From, o.To = o.To, o.From
+		}
+		o.Plan.Resources = []handover.Resource{r}
+		return h.Do(t.Context(), "", &transition.Action{Kind: kind, Objects: o})
+	}
+	in := func(of *etcdtest.Server) map[string]any {
+		t.Helper()
+		answer, err := of.Client(t).Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Count == 0 {
+			return nil
+		}
+		object, err := objects.Decode(answer.Kvs[0].Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return object
+	}
+	if err := do(false, true); err != nil {
+		t.Fatal(err)
+	}
+	if o := in(modern); o["apiVersion"] != newer || in(core)["apiVersion"] != older {
+		t.Fatalf("copied, there are %v and %v", in(core), o)
+	}
+	// both controllers write their address; the modern API server writes it in its own version, with its defaults
+	modern.Put(t, map[string][]byte{key: stored(newer, "i1", modernSpec("ImplementationSpecific"), "2.2.2.2")})
+	core.Put(t, map[string][]byte{key: stored(older, "i1", spec, "1.1.1.9")})
+	if err := do(false, false); err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprint(in(modern)); in(core) != nil || !strings.Contains(text, "2.2.2.2") ||
+		!strings.Contains(text, "nginx") {
+		t.Fatalf("handed over, there are %v and %s", in(core), text)
+	}
+	modern.Put(t, map[string][]byte{key: stored(newer, "i1", modernSpec("Exact"), "2.2.2.2")})
+	if err := do(true, true); err == nil || !strings.Contains(err.Error(), "pathType") || in(core) != nil {
+		t.Fatalf("with a field that extensions/v1beta1 does not have: %v", err)
+	}
+	modern.Put(t, map[string][]byte{key: stored(newer, "i1", modernSpec("ImplementationSpecific"), "2.2.2.2")})
+	for _, copied := range []bool{true, false} {
+		if err := do(true, copied); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := fmt.Sprint(in(core)); in(modern) != nil || !strings.Contains(text, older) ||
+		!strings.Contains(text, "serviceName") {
+		t.Errorf("handed back, there are %s and %v", text, in(modern))
 	}
 }
