@@ -15,8 +15,8 @@ type HandOver struct {
 	References []string
 	Ended      []string // keys among Keys of which every object must have ended before it goes
 	Aggregated []string // API groups that these controllers read, and that servers behind the API servers serve
-	// Programs act for them, that run in the cluster and that no plan starts or stops: "ingress controllers". Where there
-	// are some, there are no Controllers.
+	// Programs act for them, that run in the cluster and that no plan starts or stops: "ingress controllers". Where
+	// there are some, there are no Controllers.
 	Programs string
 }
 

@@ -117,9 +117,9 @@ func (b *builder) beforeHandOver() {
 	b.existing()
 }
 
-// handOverServed hands over what programs of the cluster act for, while all of the control plane runs: first the objects
-// are in both stores, then a person sees that the programs of the other side serve them, then the originals go. On the
-// way back the same in the other direction.
+// handOverServed hands over what programs of the cluster act for, while all of the control plane runs: first the
+// objects are in both stores, then a person sees that the programs of the other side serve them, then the originals go.
+// On the way back the same in the other direction.
 func (b *builder) handOverServed() {
 	for _, set := range b.served {
 		forth, back := b.objects(set, false), b.objects(set, true)
@@ -149,9 +149,9 @@ func (b *builder) handOverServed() {
 
 func programs(set kubever.HandOver, names string, side pair.Side) *Action {
 	return &Action{Kind: ByHand, Text: fmt.Sprintf("%s are in both stores now, and the next step removes those of the %s "+
-		"side: see that %s that read them through the %s API server, or through the gateway, serve all of them and "+
-		"get the traffic, and that those that read them through the %s API server are stopped or have no traffic: they "+
-		"drop the routes of what is removed", names, side.Other(), set.Programs, side, side.Other())}
+		"side: see that %s that read them through the %s API server, or through the gateway, serve all of them "+
+		"and get the traffic, and that those that read them through the %s API server are stopped or have no "+
+		"traffic: they drop the routes of what is removed", names, side.Other(), set.Programs, side, side.Other())}
 }
 
 func (b *builder) addAdopted(set kubever.HandOver, back bool) {

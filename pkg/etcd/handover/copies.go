@@ -163,19 +163,20 @@ func (j *Job) deleted(ctx context.Context, rec *Record, items []item) (problems 
 	return problems, err
 }
 
-// left reports an object that is still where it was handed over from; on the way forth also what was created there since,
-// for which no program acts.
+// left reports an object that is still where it was handed over from; on the way forth also what was created there
+// since, for which no program acts.
 func (j *Job) left(ctx context.Context, uids map[string]bool) error {
 	var problems []error
 	for k := range j.Resources {
-		err := j.each(ctx, j.From, j.Resources[k].Key, func(e etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
+		key := j.Resources[k].Key
+		err := j.each(ctx, j.From, key, func(e etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
 			switch {
 			case uids[identity(string(e.Key), string(m.UID))]:
 				problems = append(problems, fmt.Errorf("%s: is still in store %s", storage.Printable(string(e.Key)),
 					j.From.Name))
 			case !j.Back:
-				problems = append(problems, fmt.Errorf("%s: was created in store %s since: create it through the other "+
-					"side, and delete it here", storage.Printable(string(e.Key)), j.From.Name))
+				problems = append(problems, fmt.Errorf("%s: was created in store %s since: create it through the "+
+					"other side, and delete it here", storage.Printable(string(e.Key)), j.From.Name))
 			}
 			return nil
 		})
@@ -205,8 +206,8 @@ func references(i *item, object map[string]any) (all []reference) {
 		name, _ := resource["name"].(string)
 		if strings.Contains(group, ".") {
 			all = append(all, reference{from: group + "/", suffix: "/" + namespace[len(namespace)-2] + "/" + name,
-				missing: fmt.Sprintf("has the %s.%s %s as a backend, which is not there: create it through the other side "+
-					"first", storage.Printable(fmt.Sprint(resource["kind"])), storage.Printable(group),
+				missing: fmt.Sprintf("has the %s.%s %s as a backend, which is not there: create it through the "+
+					"other side first", storage.Printable(fmt.Sprint(resource["kind"])), storage.Printable(group),
 					storage.Printable(name))})
 		}
 	}

@@ -76,8 +76,8 @@ func (w *world) journey(ctx context.Context, back bool, between func()) error {
 	return w.routing(back, false).Adopted(ctx)
 }
 
-// TestProgramsGoOnMeanwhile: copies are there before any original goes, what programs write of the status on either side
-// is no reason to stop, and what a client writes on one of the sides is what stays.
+// TestProgramsGoOnMeanwhile: copies are there before any original goes, what programs write of the status on either
+// side is no reason to stop, and what a client writes on one of the sides is what stays.
 func TestProgramsGoOnMeanwhile(t *testing.T) {
 	w := routes()
 	err := w.journey(t.Context(), false, func() {
@@ -230,8 +230,8 @@ func TestWhatStandsAgainstRoutes(t *testing.T) {
 	}
 }
 
-// TestRoutesThatAreThere: a class and a backend of the other side are enough; what is created afterwards on the side that
-// was left is named.
+// TestRoutesThatAreThere: a class and a backend of the other side are enough; what is created afterwards on the side
+// that was left is named.
 func TestRoutesThatAreThere(t *testing.T) {
 	w := routes()
 	w.edit(w.core, blog, `"rules"`, `"ingressClassName":"nginx","defaultBackend":{"resource":{"apiGroup":`+

@@ -88,8 +88,8 @@ func TestARecordIsFoundWhereItWasKept(t *testing.T) {
 	}
 }
 
-// TestIngressesOfRealVersions: one that 1.15 stored is read, compared and brought back in the versions of both sides, in
-// protobuf, whatever the API servers make of it meanwhile.
+// TestIngressesOfRealVersions: one that 1.15 stored is read, compared and brought back in the versions of both sides,
+// in protobuf, whatever the API servers make of it meanwhile.
 func TestIngressesOfRealVersions(t *testing.T) {
 	const key, older, newer = "/registry/ingress/default/web", "extensions/v1beta1", "networking.k8s.io/v1"
 	core, modern := etcdtest.Start(t), etcdtest.Start(t)

@@ -117,7 +117,8 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 		{"at the newest already", text(t, split), "1.36", []Kind{Install, HandOver, Nodes}, func(m *Roadmap) string {
 			if h := m.Stages[1]; len(h.Brought) > 0 || len(h.Unread) > 0 || h.Blocked() || !slices.Equal(h.Change,
 				[]string{"spec.handedOver: [deployments.apps, statefulsets.apps, daemonsets.apps, jobs.batch, " +
-					"cronjobs.batch, horizontalpodautoscalers.autoscaling, ingresses.networking.k8s.io]"}) || h.ByHand != 1 {
+					"cronjobs.batch, horizontalpodautoscalers.autoscaling, ingresses.networking.k8s.io]"}) ||
+				h.ByHand != 1 {
 				return fmt.Sprintf("the stage that hands over is %+v", h)
 			}
 			n := m.Stages[2]
