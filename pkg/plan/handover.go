@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -58,6 +59,10 @@ func (p *placement) handOverControllers(controllers []Controller) ([]Controller,
 				"no node for pods that the modern side's DaemonSets create, and admission, which binds the others, "+
 				"leaves those of kube-system alone", p.file.Spec.HandedOver[entries[i]], p.legacy)
 		}
+		if why := p.rollsStatefulSets(); why != "" && slices.Contains(set.Controllers, statefulSetControl) {
+			return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: %s: it would replace the "+
+				"pods of every StatefulSet", p.file.Spec.HandedOver[entries[i]], why)
+		}
 		for _, name := range set.Controllers {
 			if c := controllerOf(left, pair.Modern, name); c == nil || !c.On {
 				why := fmt.Sprintf("%s has none", p.modern)
@@ -73,6 +78,38 @@ func (p *placement) handOverControllers(controllers []Controller) ([]Controller,
 		}
 	}
 	return left, nil
+}
+
+const statefulSetControl = "statefulset-controller"
+
+// rollsStatefulSets says why the modern controllers take a StatefulSet that the legacy side wrote for one with another
+// template; "" where they do not.
+func (p *placement) rollsStatefulSets() string {
+	modern := &p.file.Spec.Modern
+	const compared, gate = kubever.BehaviourStatefulSetRevisionsCompared, "StatefulSetSemanticRevisionComparison"
+	if !kubever.BehavesIn(compared, modern.Version) {
+		return fmt.Sprintf("the controllers of %s do not know the revisions that older versions wrote; those of %s.%d "+
+			"do", modern.Version, modern.Version.Minor, kubever.BehavesSince(compared, modern.Version.Minor))
+	}
+	if manager := modern.ControllerManager; manager != nil {
+		gates, _ := lastValue(manager.ExtraArgs, "feature-gates")
+		if _, known := kubever.Gate(gate).At(modern.Version.Minor); known && turnsOff(gates, gate) {
+			return fmt.Sprintf("--feature-gates of the modern controllers turns %s off, so that they do not know the "+
+				"revisions that older versions wrote", gate)
+		}
+	}
+	return ""
+}
+
+// turnsOff reports whether a list of feature gates ends with one of them off.
+func turnsOff(list, gate string) (off bool) {
+	for _, entry := range splitList(list) {
+		if name, set, _ := strings.Cut(entry, "="); name == gate {
+			on, err := strconv.ParseBool(set)
+			off = err == nil && !on
+		}
+	}
+	return off
 }
 
 // givenUp are the controllers that the legacy side runs by a list and is to run no longer.

@@ -140,3 +140,30 @@ func TestFieldsOfIngresses(t *testing.T) {
 		t.Errorf("1.15 drops %q of a CronJob, which would run at another time", paths)
 	}
 }
+
+// TestStatefulSetsStayWhereTheyWouldBeRolled: beside controllers that do not know the revisions of older versions.
+func TestStatefulSetsStayWhereTheyWouldBeRolled(t *testing.T) {
+	const unknown = "do not know the revisions that older versions wrote"
+	for _, test := range []struct{ modern, resources, gates, want string }{
+		{"1.34.0", "statefulsets.apps, daemonsets.apps", "",
+			"the controllers of 1.34.0 " + unknown + "; those of 1.34.2 do"},
+		{"1.34.1", "statefulsets.apps, daemonsets.apps", "", unknown},
+		{"1.34.2", "statefulsets.apps, daemonsets.apps", "", ""},
+		{"1.34", "statefulsets.apps, daemonsets.apps", "", ""},
+		{"1.33.1", "statefulsets.apps, daemonsets.apps", "", ""},
+		{"1.34.1", "deployments.apps", "", ""},
+		{"1.36.3", "statefulsets.apps, daemonsets.apps", "StatefulSetSemanticRevisionComparison=false", "turns"},
+		{"1.36.3", "statefulsets.apps, daemonsets.apps", "StatefulSetSemanticRevisionComparison=true", ""},
+		{"1.36.3", "deployments.apps", "StatefulSetSemanticRevisionComparison=false", ""},
+	} {
+		args := ""
+		if test.gates != "" {
+			args = "feature-gates=" + test.gates
+		}
+		handed := "  handedOver: [" + test.resources + "]\n"
+		_, err := tryPlan(withModern(splitSpec("1.15.12", test.modern, handed), "", args))
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s, %s, gates %q: %v, want %q", test.modern, test.resources, test.gates, err, test.want)
+		}
+	}
+}

@@ -148,8 +148,8 @@ func (b *builder) handOverServed() {
 }
 
 func programs(set kubever.HandOver, names string, side pair.Side) *Action {
-	return &Action{Kind: ByHand, Text: fmt.Sprintf("%s are in both stores now, and the next step removes those of the %s "+
-		"side: see that %s that read them through the %s API server, or through the gateway, serve all of them "+
+	return &Action{Kind: ByHand, Text: fmt.Sprintf("%s are in both stores now, and the next step removes those of the "+
+		"%s side: see that %s that read them through the %s API server, or through the gateway, serve all of them "+
 		"and get the traffic, and that those that read them through the %s API server are stopped or have no "+
 		"traffic: they drop the routes of what is removed", names, side.Other(), set.Programs, side, side.Other())}
 }

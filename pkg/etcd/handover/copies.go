@@ -156,8 +156,8 @@ func (j *Job) deleted(ctx context.Context, rec *Record, items []item) (problems 
 	there, err := j.present(ctx, asked, nil)
 	for _, o := range asked {
 		if there[o.UID] {
-			problems = append(problems, storage.Printable(o.Key)+": was deleted since it was copied: delete its copy on "+
-				"the other side, too")
+			problems = append(problems, storage.Printable(o.Key)+": was deleted since it was copied: delete its copy "+
+				"on the other side, too")
 		}
 	}
 	return problems, err

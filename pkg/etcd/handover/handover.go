@@ -108,8 +108,9 @@ type Job struct {
 	// Convert returns a stored value in another group/version, as its kind there. An error where something is lost.
 	Convert func(value []byte, apiVersion string) ([]byte, error)
 
-	brought map[string]bool // UIDs of controllers that have gone to the other store before
-	served  map[string]bool // aggregated groups there
+	brought map[string]bool   // UIDs of controllers that have gone to the other store before
+	served  map[string]bool   // aggregated groups there
+	away    map[string]string // those whose APIServices there are all unavailable, and why
 	fields  objects.Finder
 	views   map[string]*pair.View // by resource
 }

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/etcd/move"
@@ -420,6 +423,9 @@ func TestAdopted(t *testing.T) {
 	says(pod + ", UID p1: is gone")
 }
 
+// served is an APIService that no API server has looked at.
+const served = `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"x"},"spec":{}}`
+
 // TestWhatStandsAgainstIt is found beforehand, and nothing is changed.
 func TestWhatStandsAgainstIt(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -452,8 +458,14 @@ func TestWhatStandsAgainstIt(t *testing.T) {
 		}, "is controlled by the Deployment.example.com x, which stays"},
 		"what serves metrics is on one side": {func(w *world) {
 			w.core.put("/registry/apiregistration.k8s.io/apiservices/v1.", "{}")
-			w.core.put("/registry/apiregistration.k8s.io/apiservices/v1beta1.metrics.k8s.io", "{}")
+			w.core.put("/registry/apiregistration.k8s.io/apiservices/v1beta1.metrics.k8s.io", served)
 		}, "the controllers there find no metrics.k8s.io"},
+		"what serves metrics there is gone": {func(w *world) {
+			w.core.put("/registry/apiregistration.k8s.io/apiservices/v1beta1.metrics.k8s.io", served)
+			w.modern.put("/registry/apiregistration.k8s.io/apiservices/v1beta1.metrics.k8s.io", strings.Replace(served,
+				`"spec":{}`, `"status":{"conditions":[{"type":"Available","status":"False","reason":"ServiceNotFound"}]}`,
+				1))
+		}, "whose APIService on the other side is not available: ServiceNotFound"},
 		"written in both stores": {func(w *world) {
 			w.modern.put(deployment, settled("apps/v1", "Deployment", "web", "d1", `"labels":{"a":"b"},`))
 		}, "was written in both stores"},
@@ -912,6 +924,8 @@ func TestAutoscalersWantTheirMetrics(t *testing.T) {
 		"CPU":               {v1, `"targetCPUUtilizationPercentage":50`, cpu, "", "", "reads metrics.k8s.io"},
 		"none":              {v1, `"maxReplicas":5`, cpu, "", "", "reads metrics.k8s.io"},
 		"served":            {v1, `"maxReplicas":5`, cpu, "", "v1beta1.metrics.k8s.io", ""},
+		"by what is gone":   {v1, `"maxReplicas":5`, cpu, "", "v1beta1.metrics.k8s.io=False", "not available: MissingEndpoints"},
+		"by what is new":    {v1, `"maxReplicas":5`, cpu, "", "v1beta1.metrics.k8s.io=True", ""},
 		"that nobody reads": {v1, `"targetCPUUtilizationPercentage":50`, "", "", "", ""},
 		"nor in a list":     {v2, `"metrics":[{"type":"Resource"}]`, `"currentMetrics":[{"type":""}]`, "", "", ""},
 		"in the new list":   {v2, `"metrics":[{"type":"Resource"}]`, current, "", "", "reads metrics.k8s.io"},
@@ -932,7 +946,8 @@ func TestAutoscalersWantTheirMetrics(t *testing.T) {
 			`"kind":"HorizontalPodAutoscaler","metadata":{"name":"h","namespace":"default","uid":"h1","annotations":%s},`+
 			`"spec":{%s,%s},"status":{%s}}`, test.apiVersion, annotations, target, test.spec, test.status))
 		if test.serves != "" {
-			w.modern.put("/registry/apiregistration.k8s.io/apiservices/"+test.serves, "{}")
+			name, available, _ := strings.Cut(test.serves, "=")
+			w.modern.put("/registry/apiregistration.k8s.io/apiservices/"+name, apiService(t, available))
 		}
 		j := w.job(false)
 		j.Absent, j.Aggregated = nil, []string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"}
@@ -943,6 +958,27 @@ func TestAutoscalersWantTheirMetrics(t *testing.T) {
 			t.Errorf("%s: Check = %v, want %q", name, err, test.says)
 		}
 	}
+}
+
+// apiService is one as API servers store it, in protobuf.
+func apiService(t *testing.T, available string) string {
+	t.Helper()
+	object := new(apiregistration.APIService)
+	if available != "" {
+		object.Status.Conditions = []apiregistration.APIServiceCondition{{Type: apiregistration.Available,
+			Status: apiregistration.ConditionStatus(available), Reason: "MissingEndpoints"}}
+	}
+	raw, err := object.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "apiregistration.k8s.io/v1",
+		Kind: "APIService"}, Raw: raw}
+	value, err := unknown.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "k8s\x00" + string(value)
 }
 
 // TestCronJobsThatMissedTooManyTimes are not brought to controllers that would start them no more.

@@ -114,7 +114,7 @@ func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, er
 	if len(items) > 0 {
 		for _, group := range unread {
 			refused.Reasons = append(refused.Reasons, "the controllers there find no "+group+", which an APIService "+
-				"of this side serves: create that one through the other side, too")
+				"of this side serves, and "+j.unserved(group))
 		}
 	}
 	if len(refused.Reasons) > 0 {
@@ -300,8 +300,7 @@ func (j *Job) judge(i *item, rec *Record, stopped bool) (problems []string) {
 		}
 		for _, group := range metricsOf(object) {
 			if slices.Contains(j.Aggregated, group) && !j.served[group] {
-				problems = append(problems, "reads "+group+", which no APIService of the other side serves: create "+
-					"one there")
+				problems = append(problems, "reads "+group+", "+j.unserved(group))
 			}
 		}
 	}
@@ -387,26 +386,37 @@ func (j *Job) bring(ctx context.Context, items []item) error {
 
 // unread are the aggregated groups that the controllers would no longer find.
 func (j *Job) unread(ctx context.Context) (groups []string, err error) {
-	j.served = map[string]bool{}
+	j.served, j.away = map[string]bool{}, map[string]string{}
 	if len(j.Aggregated) == 0 {
 		return nil, nil
 	}
-	served := func(store NamedStore) (map[string]bool, error) {
+	served := func(store NamedStore, away map[string]string) (map[string]bool, error) {
 		groups := map[string]bool{}
 		from := j.Prefix + "/" + apiServices + "/"
 		_, err := etcd.Entries(ctx, etcd.Store{Name: store.Name, Pager: store},
-			etcd.Request{From: from, To: etcd.PrefixEnd(from), KeysOnly: true}, func(e etcd.Entry) error {
+			etcd.Request{From: from, To: etcd.PrefixEnd(from)}, func(e etcd.Entry) error {
 				_, group, _ := strings.Cut(strings.TrimPrefix(string(e.Key), from), ".")
-				groups[group] = true
+				if !slices.Contains(j.Aggregated, group) {
+					return nil
+				}
+				reason, err := unavailable(e.Value)
+				switch {
+				case err != nil:
+					return fmt.Errorf("%s: %w", storage.Printable(string(e.Key)), err)
+				case reason != "":
+					away[group] = reason
+				default:
+					groups[group] = true
+				}
 				return nil
 			})
 		return groups, err
 	}
-	left, err := served(j.From)
+	left, err := served(j.From, map[string]string{})
 	if err != nil {
 		return nil, err
 	}
-	j.served, err = served(j.To)
+	j.served, err = served(j.To, j.away)
 	for _, group := range j.Aggregated {
 		if left[group] && !j.served[group] {
 			groups = append(groups, group)
