@@ -21,7 +21,8 @@ import (
 // One client asks servers of every age: 1.6 refuses the forms of today, 1.10 does not know them, 1.36 has them.
 func TestOneClientForServersOfEveryAge(t *testing.T) {
 	t.Parallel()
-	for _, minor := range []kubever.Minor{6, 10, 15, 36} {
+	for _, release := range releases(t) {
+		minor := release.Minor
 		t.Run(minor.String(), func(t *testing.T) {
 			r := rig.New(t)
 			server := r.StartAPIServer("apiserver", minor, r.APIServerArgs(minor, r.StartEtcd("core")))
