@@ -44,7 +44,8 @@ func newConvertCheckCmd(streams Streams) *cobra.Command {
 		Long: `Lists the objects whose API version is deprecated in a release or removed, since when, what replaces it,
 and whether they convert to it without loss. Objects come from files, from standard input, or from a cluster: there the
 versions that clients wrote count (kubectl's last applied configuration and managedFields), since an API server returns
-an object in any version that it serves.
+an object in any version that it serves. What kube-apiserver, kube-controller-manager and kube-scheduler wrote does
+not: they come with the release.
 
 Documents that are no objects of Kubernetes (charts, values, templates, kustomizations) are skipped and counted. Kinds
 of other projects that moved, cert-manager's and Istio's among them, are known; --moved adds to them. The version in

@@ -415,12 +415,21 @@ func (c *Check) Concerns(gvk schema.GroupVersionKind) bool {
 	return false
 }
 
+// ofControlPlane are the managers of fields that come with the release: an upgrade replaces them and the versions that
+// they write in, and their objects are theirs to rewrite. Kubelets stay behind, and are judged like any client.
+var ofControlPlane = map[string]bool{
+	kubever.APIServer: true, kubever.ControllerManager: true, kubever.Scheduler: true,
+	// kube-apiserver's own, for flow schemas and priority levels: storage_flowcontrol.go and apf_filter.go since 1.20
+	"api-priority-and-fairness-config-producer-v1": true,
+	"api-priority-and-fairness-config-consumer-v1": true,
+}
+
 // Written judges the versions in which clients wrote an object: its last applied configuration, and the managers of its
 // fields. An object of a kind that the release has in no version is judged as it is.
 func (c *Check) Written(object *unstructured.Unstructured) error {
 	versions := map[string]string{}
 	for _, manager := range object.GetManagedFields() {
-		if manager.APIVersion != "" && manager.Subresource == "" {
+		if manager.APIVersion != "" && manager.Subresource == "" && !ofControlPlane[manager.Manager] {
 			versions[manager.APIVersion] = "written by " + manager.Manager
 		}
 	}

@@ -96,6 +96,35 @@ func TestClusterJudgesEachObjectOnce(t *testing.T) {
 	}
 }
 
+// What the components of a release wrote, they write in another version after the upgrade: nobody has to do anything.
+// What a person or a kubelet wrote in the same version counts, also in an object of theirs.
+func TestClusterLeavesOutWhatComesWithTheRelease(t *testing.T) {
+	written := func(uid, name string, managers ...string) *unstructured.Unstructured {
+		var fields []any
+		for _, manager := range managers {
+			fields = append(fields, map[string]any{"manager": manager, "operation": "Update",
+				"apiVersion": "flowcontrol.apiserver.k8s.io/v1beta2"})
+		}
+		return &unstructured.Unstructured{Object: map[string]any{"kind": "FlowSchema",
+			"apiVersion": "flowcontrol.apiserver.k8s.io/v1beta2",
+			"metadata":   map[string]any{"name": name, "uid": uid, "managedFields": fields}}}
+	}
+	const producer = "api-priority-and-fairness-config-producer-v1"
+	cluster := &fakeCluster{resources: []discovery.Resource{
+		resourceOf("flowcontrol.apiserver.k8s.io", "v1beta2", "flowschemas", "FlowSchema"),
+	}, objects: map[string][]*unstructured.Unstructured{"flowcontrol.apiserver.k8s.io/v1beta2 flowschemas": {
+		written("1", "exempt", producer), written("2", "probes", "kube-apiserver", "kube-controller-manager"),
+		written("3", "edited", "kubectl-edit", producer), written("4", "node", "kubelet"),
+	}}}
+	check, rows := clusterCheck(t)
+	problems, err := check.Cluster(t.Context(), cluster)
+	want := []string{"written by kubectl-edit: flowcontrol.apiserver.k8s.io/v1beta2 edited removed",
+		"written by kubelet: flowcontrol.apiserver.k8s.io/v1beta2 node removed"}
+	if err != nil || len(problems) > 0 || !slices.Equal(*rows, want) {
+		t.Errorf("judged %q, problems %v, %v; want %q", *rows, problems, err, want)
+	}
+}
+
 // With Helm only what records releases is read, and a record that cannot be read does not keep the others from it.
 func TestClusterReadsReleases(t *testing.T) {
 	record := func(name string) *unstructured.Unstructured {
