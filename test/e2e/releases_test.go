@@ -133,7 +133,7 @@ func TestReleaseServesAndStoresWhatTheFactsSay(t *testing.T) {
 	}
 }
 
-// checkVersion: the server says that it is the release that was built, which need not be the patch that the facts are of.
+// checkVersion: the server says that it is the release that was built, of whatever patch the facts are.
 func checkVersion(t *testing.T, client *rig.Client, built kubever.Version) {
 	t.Helper()
 	var version struct{ GitVersion, Major, Minor string }
