@@ -51,12 +51,14 @@ func (w *writer) otherHosts(hosts []Host) error {
 			continue
 		}
 		other.arguments()
-		args := &spec.HostArgs{}
+		args, images := &spec.HostArgs{}, spec.HostImages{}
 		for _, of := range []struct {
-			kind string
-			list *[]spec.Change
-		}{{kubever.APIServer, &args.APIServer}, {kubever.ControllerManager, &args.ControllerManager},
-			{kubever.Scheduler, &args.Scheduler}} {
+			kind  string
+			list  *[]spec.Change
+			image *string
+		}{{kubever.APIServer, &args.APIServer, &images.APIServer},
+			{kubever.ControllerManager, &args.ControllerManager, &images.ControllerManager},
+			{kubever.Scheduler, &args.Scheduler, &images.Scheduler}} {
 			here, there := w.running.Process(of.kind), h.Running.Process(of.kind)
 			if (here == nil) != (there == nil) {
 				problems = append(problems, fmt.Errorf("%s is started on one of %s and %s only; read all files of "+
@@ -65,10 +67,13 @@ func (w *writer) otherHosts(hosts []Host) error {
 				continue
 			}
 			*of.list = differences(of.kind, w.minor, w.args[of.kind], other.args[of.kind])
-			if here != nil && here.Image != there.Image {
-				w.note(h.Name+"/"+there.Place, "image %q is another than %s's, %q; the spec has the latter",
-					there.Image,
-					hosts[0].Name, here.Image)
+			switch {
+			case here == nil:
+			case there.Image == "" && here.Image != "" || !slices.Equal(here.Command, there.Command):
+				w.note(h.Name+"/"+there.Place, "%s is started by another program than on %s (%s there, %s here); the "+
+					"spec has the former", of.kind, hosts[0].Name, startedWith(here), startedWith(there))
+			case here.Image != there.Image:
+				*of.image = there.Image
 			}
 			if here == nil || slices.Equal(here.Mounts, there.Mounts) {
 				continue
@@ -84,7 +89,10 @@ func (w *writer) otherHosts(hosts []Host) error {
 				"files of both; the spec has the latter", of.kind, hosts[0].Name)
 		}
 		host := spec.Host{Name: h.Name, Address: other.address()}
-		if len(args.APIServer)+len(args.ControllerManager)+len(args.Scheduler) > 0 {
+		if images != (spec.HostImages{}) {
+			args.Images = &images
+		}
+		if args.Images != nil || len(args.APIServer)+len(args.ControllerManager)+len(args.Scheduler) > 0 {
 			host.Legacy = args
 		}
 		w.File.Spec.Hosts = append(w.File.Spec.Hosts, host)
@@ -98,6 +106,11 @@ func (w *writer) otherHosts(hosts []Host) error {
 	}
 	w.sharedAddresses()
 	return errors.Join(problems...)
+}
+
+// startedWith is the program of a process, or the image that has it.
+func startedWith(p *Process) string {
+	return cmp.Or(strings.Join(p.Command, " "), p.Image, p.Component)
 }
 
 // movedFile is one that two components see under one path, and that lies elsewhere on one of their hosts.
@@ -170,7 +183,8 @@ func (w *writer) sharedAddresses() {
 		h.Legacy.APIServer = slices.DeleteFunc(h.Legacy.APIServer, own(kubever.APIServer))
 		h.Legacy.ControllerManager = slices.DeleteFunc(h.Legacy.ControllerManager, own(kubever.ControllerManager))
 		h.Legacy.Scheduler = slices.DeleteFunc(h.Legacy.Scheduler, own(kubever.Scheduler))
-		if len(h.Legacy.APIServer)+len(h.Legacy.ControllerManager)+len(h.Legacy.Scheduler) == 0 {
+		if h.Legacy.Images == nil &&
+			len(h.Legacy.APIServer)+len(h.Legacy.ControllerManager)+len(h.Legacy.Scheduler) == 0 {
 			h.Legacy = nil
 		}
 	}

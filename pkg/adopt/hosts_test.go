@@ -54,3 +54,38 @@ spec:
 		t.Errorf("notes: %s", text)
 	}
 }
+
+// TestImagesOfHosts: hosts that are updated one after the other have other images, and those with units none.
+func TestImagesOfHosts(t *testing.T) {
+	host := func(file, text string) *adopt.Running {
+		t.Helper()
+		running, err := adopt.Read(fstest.MapFS{file: {Data: []byte(text)}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return running
+	}
+	pod := func(image string) *adopt.Running {
+		return host("kube-apiserver.yaml", "kind: Pod\nmetadata: {name: kube-apiserver}\nspec:\n  containers:\n"+
+			"  - name: kube-apiserver\n    image: "+image+"\n    command: [kube-apiserver, "+
+			"--etcd-servers=http://127.0.0.1:2379]\n")
+	}
+	d, err := adopt.DraftHosts([]adopt.Host{{Name: "cp-1", Running: pod("example.org/kube-apiserver:v1.15.12")},
+		{Name: "cp-2", Running: pod("example.org/kube-apiserver:v1.15.12")},
+		{Name: "cp-3", Running: pod("mirror.example.org/kube-apiserver:v1.15.9")},
+		{Name: "cp-4", Running: host("kube-apiserver.service",
+			"[Service]\nExecStart=/opt/bin/kube-apiserver --etcd-servers=http://127.0.0.1:2379\n")}},
+		adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: kubever.Newest}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"", "", "mirror.example.org/kube-apiserver:v1.15.9", ""} {
+		if h := d.File.Spec.Hosts[i]; h.Image(kubever.APIServer) != want || h.Image(kubever.Scheduler) != "" {
+			t.Errorf("the image of %s is %q, want %q", h.Name, h.Image(kubever.APIServer), want)
+		}
+	}
+	if text := fmt.Sprint(d.Notes); !strings.Contains(text, "cp-4/kube-apiserver.service:2: kube-apiserver is started "+
+		"by another program than on cp-1 (kube-apiserver there, /opt/bin/kube-apiserver here)") {
+		t.Errorf("notes: %s", text)
+	}
+}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -91,6 +92,11 @@ func (b *basis) minor(name pair.Side) kubever.Minor { return b.side(name).Versio
 func (b *basis) component(at addresses, side pair.Side, kind string, c *spec.Component) Component {
 	s := b.side(side)
 	image := imageOf(s, c, kind)
+	for i := range b.file.Spec.Hosts {
+		if h := &b.file.Spec.Hosts[i]; s.Existing && side == pair.Legacy && h.Name == at.host() {
+			image = cmp.Or(h.Image(kind), image)
+		}
+	}
 	command := c.Command
 	if len(command) == 0 {
 		command = commandOf(image, kind)

@@ -594,6 +594,32 @@ func TestRunningSideAdvertisesEachHost(t *testing.T) {
 	}
 }
 
+// TestHostsHaveTheirOwnImages: a host that was updated by itself keeps its image, on the side that runs already alone.
+func TestHostsHaveTheirOwnImages(t *testing.T) {
+	const own = "mirror.example.org/kube-apiserver:v1.15.9"
+	running := strings.Replace(splitSpec("1.15.12", "1.36.3", ""),
+		"apiServer: {}, controllerManager: {}, scheduler: {}}", `existing: true, apiServer: {extraArgs: [`+
+			`{name: etcd-servers, value: "http://10.0.0.11:2379"}]}}`, 1)
+	running = strings.Replace(running, "hosts: [{name: cp-1, address: 10.0.0.11}]", "hosts: [{name: cp-1, address: "+
+		"10.0.0.11}, {name: cp-2, address: 10.0.0.12, legacy: {images: {apiServer: '"+own+"'}}}]", 1)
+	running = strings.Replace(running, `"http://10.0.0.11:2479"`, `"http://10.0.0.11:2479", "http://10.0.0.12:2479"`, 1)
+	p := planOf(t, running)
+	for _, c := range p.Components {
+		if (c.Image == own) != (c.Side == pair.Legacy && c.Kind == kubever.APIServer && c.Host == "cp-2") {
+			t.Errorf("%s on %s has image %s", c.Name, c.Host, c.Image)
+		}
+	}
+	for text, want := range map[string]string{
+		strings.Replace(running, "existing: true, ", "", 1): "legacy.images: goes with spec.legacy.existing: true",
+		strings.Replace(running, "v1.15.9", "v1.14.9", 1):   "the tag is 1.14, and the side's version is 1.15",
+		strings.Replace(running, own, "a b", 1):             "spec.hosts[1].legacy.images.apiServer",
+	} {
+		if _, err := spec.Load("spec.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("loading: %v, want %s", err, want)
+		}
+	}
+}
+
 func TestControllersWithoutAccountsOfTheirOwnAreTheManager(t *testing.T) {
 	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""),
 		"modern: {version: 1.36.3, apiServer: {}, controllerManager: {}}",

@@ -120,16 +120,41 @@ var Owners = []string{string(pair.OwnerLegacy), string(pair.OwnerModern), string
 type Host struct {
 	Name    string `json:"name"`    // a DNS label; the name of its directory of manifests
 	Address string `json:"address"` // an IP address; what its API servers advertise
-	// Legacy says with which arguments the components of an existing legacy side run here that are others than in their
-	// extraArgs, which are the first host's.
+	// Legacy says with which arguments and images the components of an existing legacy side run here that are others
+	// than in the fields of the side, which are the first host's.
 	Legacy *HostArgs `json:"legacy,omitempty"`
 }
 
-// HostArgs are the arguments of the components that are others on one host.
+// HostArgs are the arguments and images of the components that are others on one host.
 type HostArgs struct {
-	APIServer         []Change `json:"apiServer,omitempty"`
-	ControllerManager []Change `json:"controllerManager,omitempty"`
-	Scheduler         []Change `json:"scheduler,omitempty"`
+	APIServer         []Change    `json:"apiServer,omitempty"`
+	ControllerManager []Change    `json:"controllerManager,omitempty"`
+	Scheduler         []Change    `json:"scheduler,omitempty"`
+	Images            *HostImages `json:"images,omitempty"`
+}
+
+// HostImages are the images of the components that are others on one host: hosts that are updated one after the other,
+// or have registries of their own.
+type HostImages struct {
+	APIServer         string `json:"apiServer,omitempty"`
+	ControllerManager string `json:"controllerManager,omitempty"`
+	Scheduler         string `json:"scheduler,omitempty"`
+}
+
+// Image is the one that a component of a running legacy side has on this host alone, "" for that of the side.
+func (h *Host) Image(kind string) string {
+	if h.Legacy == nil || h.Legacy.Images == nil {
+		return ""
+	}
+	switch i := h.Legacy.Images; kind {
+	case kubever.APIServer:
+		return i.APIServer
+	case kubever.ControllerManager:
+		return i.ControllerManager
+	case kubever.Scheduler:
+		return i.Scheduler
+	}
+	return ""
 }
 
 // Change is an argument that is another, or not there: it takes the place of all of its name.

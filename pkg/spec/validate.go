@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // Validate judges a file whose defaults are filled: every value by itself, and what the values say together. Whether
@@ -205,6 +206,14 @@ func (v *validator) hosts() {
 			v.changes(at+".legacy.apiServer", l.APIServer, existing)
 			v.changes(at+".legacy.controllerManager", l.ControllerManager, existing)
 			v.changes(at+".legacy.scheduler", l.Scheduler, existing)
+			if l.Images != nil && !existing {
+				v.addf(at+".legacy.images", "goes with spec.legacy.existing: true; of a side that does not run yet, "+
+					"every host has its images")
+			}
+			for _, image := range []struct{ kind, field string }{{kubever.APIServer, "apiServer"},
+				{kubever.ControllerManager, "controllerManager"}, {kubever.Scheduler, "scheduler"}} {
+				v.imageOf(at+".legacy.images."+image.field, host.Image(image.kind), v.file.Spec.Legacy.Version)
+			}
 		}
 	}
 }
