@@ -327,7 +327,7 @@ func TestGatewayConverts(t *testing.T) {
 						"metadata": object{"labels": object{"app": "new"}},
 						"spec":     object{"containers": []object{{"name": "c", "image": "example.test/c"}}}}}})
 
-			g.ok(deploymentYAML("old", 0), "apply", "--validate=false", "-f", "-")
+			g.ok(deploymentYAML("old", 0), "apply", "-f", "-")
 			read := func() (d appsv1.Deployment) {
 				t.Helper()
 				must(t, g.admin[pair.Legacy].Call(t.Context(), http.MethodGet, native+"/old", nil, &d))
@@ -345,15 +345,15 @@ func TestGatewayConverts(t *testing.T) {
 			if d := read(); *d.Spec.Replicas != 2 {
 				t.Errorf("scaled to %d, want 2", *d.Spec.Replicas)
 			}
-			g.ok(deploymentYAML("old", 0), "apply", "--validate=false", "-f", "-")
+			g.ok(deploymentYAML("old", 0), "apply", "-f", "-")
 			if d := read(); *d.Spec.Replicas != 0 {
 				t.Errorf("applied, and it has %d replicas", *d.Spec.Replicas)
 			}
-			g.ok("", "edit", "--validate=false", "deployment", "old")
+			g.ok("", "edit", "deployment", "old")
 			if d := read(); *d.Spec.Replicas != 1 {
 				t.Errorf("edited, and it has %d replicas", *d.Spec.Replicas)
 			}
-			g.ok(g.ok("", "get", "deployment", "old", "-o", "json"), "replace", "--validate=false", "-f", "-")
+			g.ok(g.ok("", "get", "deployment", "old", "-o", "json"), "replace", "-f", "-")
 			g.ok("", "annotate", "deployment", "old", "example.test/note=x")
 			g.ok("", "patch", "deployment", "old", "--type=json", "-p",
 				`[{"op":"replace","path":"/spec/replicas","value":0}]`)
