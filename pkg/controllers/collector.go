@@ -96,8 +96,10 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 		}
 	}
 	for _, dependent := range c.graph.dependentsOf(n.uid) {
-		s.dependents = true
-		s.dependentsDeleting = s.dependentsDeleting || dependent.deletesDependents()
+		if n.mayOwn(dependent) {
+			s.dependents = true
+			s.dependentsDeleting = s.dependentsDeleting || dependent.deletesDependents()
+		}
 	}
 	v := judge(s)
 	switch v.action {
@@ -266,7 +268,7 @@ func (c *collector) awaitDependents(ctx context.Context, n *node) error {
 	}
 	blocked := false
 	for _, dependent := range c.graph.dependentsOf(n.uid) {
-		if dependent.blocks(n.uid) {
+		if dependent.blocks(n.uid) && n.mayOwn(dependent) {
 			if blocked = true; !dependent.deletesDependents() {
 				c.queue.Add(dependent.uid)
 			}

@@ -299,6 +299,21 @@ func TestForegroundWaitsForBlockingDependents(t *testing.T) {
 	}
 }
 
+// An object of another namespace that refers to the owner does not keep it: a client may keep that one for ever.
+func TestForegroundWaitsForNoOtherNamespace(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	blocking := true
+	set := w.put(modern, "replicasets", "demo", "set")
+	set.BlockOwnerDeletion = &blocking
+	w.put("", "pods", "elsewhere", "forged", set)
+	finalized(w, modern, "replicasets/demo/set", metav1.FinalizerDeleteDependents)
+	w.see(t.Context(), m)
+	if err := c.process(t.Context(), set.UID); err != nil || w.has(modern, "replicasets", "demo", "set") {
+		t.Errorf("an object of another namespace keeps the owner (%v)", err)
+	}
+}
+
 // The dependents that are released are those that the servers list, not those that the graph happens to know.
 func TestOrphaningReleasesDependentsThatNoWatchHasSeen(t *testing.T) {
 	w := newWorld(t)

@@ -263,6 +263,12 @@ func (n *node) blocks(uid types.UID) bool {
 	return slices.ContainsFunc(n.owners, func(o owner) bool { return o.uid == uid && o.blocking })
 }
 
+// mayOwn reports whether an object can be owned: one in a namespace owns what is in the same. References to it from
+// elsewhere, which any client can write, keep nothing from it.
+func (n *node) mayOwn(dependent *node) bool {
+	return n.namespace.Value() == "" || n.namespace == dependent.namespace
+}
+
 // suspects lists every object that is to be processed.
 func (g *graph) suspects() []types.UID {
 	g.mutex.Lock()

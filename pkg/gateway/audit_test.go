@@ -305,3 +305,17 @@ func TestAuditThatFailsIsCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestAuditIsNotAvoidedByHeaders: a request that says that it upgrades its connection, and creates an object, is
+// recorded with what it creates.
+func TestAuditIsNotAvoidedByHeaders(t *testing.T) {
+	x, log := audited(t, nil)
+	x.legacy.say("GET "+collection+"/web", http.StatusNotFound, "{}")
+	x.modern.say("POST "+collection, http.StatusCreated, deployment("web", "u"))
+	x.wants("POST", collection, `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"web",
+		"labels":{"a":"recorded"}}}`,
+		http.StatusCreated, "web", "Connection: Upgrade", "Upgrade: websocket")
+	if e, text := last(t, log); e.RequestObject == nil || !strings.Contains(text, "recorded") {
+		t.Errorf("the body is not in %s", text)
+	}
+}

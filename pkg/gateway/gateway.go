@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -157,7 +158,17 @@ func (c *exchange) endless(w http.ResponseWriter) error {
 
 // streams reports whether the answer has no end of its own.
 func (c *exchange) streams(r *http.Request) bool {
-	return c.info.Verb == "watch" || c.proxied() || r.Header.Get("Upgrade") != "" || c.info.Subresource == "log"
+	return c.info.Verb == "watch" || c.proxied() || c.upgrades(r) || c.info.Subresource == "log"
+}
+
+// upgraded are the subresources whose connections clients upgrade by other methods than GET.
+var upgraded = []string{"exec", "attach", "portforward"}
+
+// upgrades reports whether the connection may be upgraded. API servers write an object whatever its header Upgrade
+// says, so that such a request is none: its body is recorded and bounded like any other.
+func (c *exchange) upgrades(r *http.Request) bool {
+	return r.Header.Get("Upgrade") != "" &&
+		(r.Method == http.MethodGet || slices.Contains(upgraded, c.info.Subresource))
 }
 
 // proxied reports whether the request goes through the API server to another program.
