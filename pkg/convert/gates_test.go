@@ -88,3 +88,61 @@ func TestFilesOfComponentsAreNotMisnamed(t *testing.T) {
 		}
 	}
 }
+
+// What servers look into a field for before they drop or reset it decides about the loss, too.
+func TestFieldsDroppedForTheirValuesAreNamed(t *testing.T) {
+	c, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := func(spec map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
+			"kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": "a"}, "spec": spec}}
+	}
+	source := func(group, kind string) map[string]any {
+		return map[string]any{"apiGroup": group, "kind": kind, "name": "a"}
+	}
+	volume := map[string]any{"kind": "PersistentVolumeClaim", "name": "a"}
+	snapshot, populator := source("snapshot.storage.k8s.io", "VolumeSnapshot"), source("a.example", "Populator")
+	elsewhere := map[string]any{"kind": "PersistentVolumeClaim", "name": "a", "namespace": "b"}
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"containers": []any{
+			map[string]any{"name": "a", "securityContext": map[string]any{"procMount": "Default"}},
+			map[string]any{"name": "b", "securityContext": map[string]any{"procMount": "Unmasked"}},
+		}}}}
+	const proc = "spec.containers[1].securityContext.procMount"
+	for _, test := range []struct {
+		object  *unstructured.Unstructured
+		lost    string
+		in, not []kubever.Minor
+	}{
+		{claim(map[string]any{"dataSource": volume}), "spec.dataSource",
+			[]kubever.Minor{11, 12, 15}, []kubever.Minor{16, 22, 36}},
+		{claim(map[string]any{"dataSource": snapshot}), "spec.dataSource",
+			[]kubever.Minor{15, 16}, []kubever.Minor{17, 24, 36}},
+		{claim(map[string]any{"dataSource": populator}), "spec.dataSource",
+			[]kubever.Minor{15, 17, 21, 23, 24, 36}, nil},
+		{claim(map[string]any{"dataSource": populator, "dataSourceRef": populator}), "spec.dataSource",
+			[]kubever.Minor{17, 23}, []kubever.Minor{24, 36}},
+		{claim(map[string]any{"dataSourceRef": populator}), "spec.dataSourceRef",
+			[]kubever.Minor{21, 22, 23}, []kubever.Minor{24, 25, 26, 36}},
+		{claim(map[string]any{"dataSourceRef": elsewhere}), "spec.dataSourceRef",
+			[]kubever.Minor{22, 26, 36}, []kubever.Minor{25}}, // which does not know the namespace alone
+		{pod, proc, []kubever.Minor{11, 12, 30, 32}, []kubever.Minor{33, 36}},
+	} {
+		named := func(minor kubever.Minor) bool {
+			return slices.ContainsFunc(c.LossesIn(test.object, minor), func(l Loss) bool { return l.Path == test.lost })
+		}
+		for _, minor := range test.in {
+			if !named(minor) {
+				t.Errorf("%v in %s: losses %v, want %s", test.object.Object["spec"], minor,
+					c.LossesIn(test.object, minor), test.lost)
+			}
+		}
+		for _, minor := range test.not {
+			if named(minor) {
+				t.Errorf("%v in %s: %s is lost, and the server keeps it", test.object.Object["spec"], minor, test.lost)
+			}
+		}
+	}
+}

@@ -134,6 +134,7 @@ type difference struct {
 	known bool   // the source version has the field
 	now   any    // what stands there instead, nil for nothing
 	in    *shape // what does not have it, where that was looked at
+	why   string // what becomes of it, where servers have the field and its value decides
 }
 
 func (m *missing) compare(in, out any, s *shape) {

@@ -36,6 +36,9 @@ type inspection struct {
 	unknown []difference
 	moved   bool  // the source has a field for it; otherwise it is unknown
 	wrong   error // the first value that is not of the kind that its place takes
+
+	// drops says why a field of an object of a type is dropped for what it holds; "" when it is kept. Nil for no reason.
+	drops func(typeName, field string, of map[string]any) string
 }
 
 // place is a path that costs nothing until it is needed.
@@ -76,6 +79,12 @@ func (n *inspection) inspect(value any, source, target *shape, at *place) {
 			case to == nil:
 				n.unknown = append(n.unknown, difference{at: here.path(), value: v, in: target})
 			default:
+				if n.drops != nil {
+					if why := n.drops(target.typeName, key, value); why != "" {
+						n.unknown = append(n.unknown, difference{at: here.path(), value: v, in: target, why: why})
+						continue
+					}
+				}
 				n.inspect(v, from, to, here)
 			}
 		}

@@ -200,7 +200,7 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 	if known == nil {
 		return nil
 	}
-	var i inspection
+	i := inspection{drops: dropsIn(minor)}
 	i.inspect(object.Object, nil, known, nil)
 	var losses []Loss
 	for _, d := range i.unknown {
@@ -220,12 +220,6 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 	if gvk == kind("", "v1", "Endpoints") && kubever.Behaves(kubever.BehaviourEndpointsPortlessDropped, minor) {
 		losses = append(losses, portless(object.Object, minor)...)
 	}
-	spec := objectIn(object, "spec")
-	gate, gated := kubever.Gate(subresourcesGate).At(minor)
-	if value, ok := spec["subresources"]; ok && isDefinition(gvk) && gated && !gate.Default {
-		losses = append(losses, Loss{Path: "spec.subresources", Value: value,
-			Meaning: minor.String() + " drops it: its feature gate " + subresourcesGate + " is off by default"})
-	}
 	slices.SortFunc(losses, func(a, b Loss) int { return cmp.Compare(a.Path, b.Path) })
 	return losses
 }
@@ -237,7 +231,7 @@ func (c *Converter) AsRead(object *unstructured.Unstructured, minor kubever.Mino
 	if known == nil {
 		return object
 	}
-	var i inspection
+	i := inspection{drops: dropsIn(minor)}
 	if i.inspect(object.Object, nil, known, nil); len(i.unknown) == 0 {
 		return object
 	}
@@ -307,6 +301,10 @@ func (c *Converter) RefusedValues(object *unstructured.Unstructured, minor kubev
 					for i, element := range elements {
 						refuse(late, element, &place{parent: here, index: i})
 					}
+					names, _ := inner.(map[string]any)
+					for named := range names {
+						refuse(late, named, &place{parent: here, field: named, index: -1})
+					}
 				}
 				walk(inner, s.at(name), here)
 			}
@@ -336,9 +334,6 @@ func (c *Converter) RefusedValues(object *unstructured.Unstructured, minor kubev
 func objectIn(of *unstructured.Unstructured, field string) map[string]any {
 	return object(of.Object, field)
 }
-
-// subresourcesGate is what the subresources of custom resources were behind.
-const subresourcesGate = "CustomResourceSubresources"
 
 func isDefinition(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
@@ -375,10 +370,13 @@ func topologies(slice map[string]any) []Loss {
 // unknownIn says since or until when a field is known that a minor does not know: in this version of the kind, or in
 // another one, for a version may end before the field comes.
 func (c *Converter) unknownIn(gvk schema.GroupVersionKind, d difference, minor kubever.Minor) string {
+	if d.why != "" {
+		return d.why
+	}
 	name, _ := d.at[len(d.at)-1].(string)
 	if gate, off := kubever.DisabledField(d.in.typeName, name, minor); off &&
 		kubever.FieldType(d.in.typeName, name, minor) != "" {
-		return minor.String() + " drops it: its feature gate " + gate.Name + " is off by default"
+		return offByDefault(minor, gate.Name)
 	}
 	own := strings.TrimSuffix(kubever.TypeName(gvk), gvk.Kind)
 	rest, ofVersion := strings.CutPrefix(d.in.typeName, own)

@@ -92,6 +92,9 @@ const (
 	BehaviourMetadataAnswered
 	// BehaviourMirrorPodsOwned: mirror pods carry an owner reference to their Node.
 	BehaviourMirrorPodsOwned
+	// BehaviourMixedProtocolsRefused: kube-apiserver refuses a Service of type LoadBalancer with ports of several
+	// protocols.
+	BehaviourMixedProtocolsRefused
 	// BehaviourNodeLeasesRead: the controller manager takes Leases as heartbeats of nodes.
 	BehaviourNodeLeasesRead
 	// BehaviourOldAuditPolicies: kube-apiserver reads audit policies of audit.k8s.io/v1beta1 too.
@@ -214,6 +217,7 @@ var behaviourNames = [...]string{
 	BehaviourStaticPodFieldsAsBefore:      "static-pod-fields-as-before",
 	BehaviourStaticPodUIDByFNV:            "static-pod-uid-fnv",
 	BehaviourStaticPodUIDWithHost:         "static-pod-uid-with-host",
+	BehaviourMixedProtocolsRefused:        "mixed-protocols-refused",
 }
 
 // String is the name of the behaviour in the table: "bound-tokens".

@@ -1,6 +1,9 @@
 package kubever
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // FieldGate is the feature gate that a field is behind.
 type FieldGate struct {
@@ -13,17 +16,18 @@ type FieldGate struct {
 
 var fieldGateTable = sync.OnceValue(decodeFieldGates)
 
-func decodeFieldGates() map[typedField]FieldGate {
-	gates := map[typedField]FieldGate{}
+func decodeFieldGates() map[typedField][]FieldGate {
+	gates := map[typedField][]FieldGate{}
 	for _, r := range readTable("field-gates.tsv", 6) {
 		at, what := typedField{r.text(0), r.text(1)}, r.text(4)
 		if what != "dropped" && what != "refused" {
 			r.fail("%q: want dropped or refused", what)
 		}
-		if _, ok := gates[at]; ok {
-			r.fail("%s.%s has a gate already", at.typeName, at.field)
+		gate := FieldGate{Name: r.text(2), minors: r.ranges(3), Refused: what == "refused", Source: r.text(5)}
+		if slices.ContainsFunc(gates[at], func(other FieldGate) bool { return other.Name == gate.Name }) {
+			r.fail("%s.%s has the gate already", at.typeName, at.field)
 		}
-		gates[at] = FieldGate{Name: r.text(2), minors: r.ranges(3), Refused: what == "refused", Source: r.text(5)}
+		gates[at] = append(gates[at], gate)
 	}
 	return gates
 }
@@ -32,10 +36,13 @@ func decodeFieldGates() map[typedField]FieldGate {
 // a field that their API description has; false when there is none: DisabledField("v1.Lifecycle", "stopSignal", 36) is
 // ContainerStopSignals.
 func DisabledField(typeName, field string, m Minor) (FieldGate, bool) {
-	gate, ok := fieldGateTable()[typedField{typeName, field}]
-	if !ok || gate.minors != nil && !gate.minors.Has(m) {
-		return FieldGate{}, false
+	for _, gate := range fieldGateTable()[typedField{typeName, field}] {
+		if gate.minors != nil && !gate.minors.Has(m) {
+			continue
+		}
+		if state, known := Gate(gate.Name).At(m); known && !state.Default {
+			return gate, true
+		}
 	}
-	state, known := Gate(gate.Name).At(m)
-	return gate, known && !state.Default
+	return FieldGate{}, false
 }

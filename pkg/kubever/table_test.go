@@ -2,6 +2,8 @@ package kubever
 
 import (
 	"io/fs"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,18 +198,20 @@ func TestLateValuesAreOfFields(t *testing.T) {
 
 // Every gate of a field is one, and is off by default in some minor that has the field.
 func TestFieldGatesDisableFields(t *testing.T) {
-	for at := range fieldGateTable() {
-		var disabled []Minor
+	for at, gates := range fieldGateTable() {
+		disabled := map[string]bool{}
 		for _, m := range Minors() {
 			if gate, off := DisabledField(at.typeName, at.field, m); off && FieldType(at.typeName, at.field, m) != "" {
-				disabled = append(disabled, m)
+				disabled[gate.Name] = true
 				if gate.Source == "" {
 					t.Errorf("field-gates.tsv: %s.%s has no source", at.typeName, at.field)
 				}
 			}
 		}
-		if len(disabled) == 0 {
-			t.Errorf("field-gates.tsv: no minor has %s.%s and its gate off", at.typeName, at.field)
+		for _, gate := range gates {
+			if !disabled[gate.Name] {
+				t.Errorf("field-gates.tsv: no minor has %s.%s and its gate %s off", at.typeName, at.field, gate.Name)
+			}
 		}
 	}
 	for m, want := range map[Minor]bool{32: false, 33: true, 36: true} {
@@ -215,4 +219,115 @@ func TestFieldGatesDisableFields(t *testing.T) {
 			t.Errorf("the gate of stopSignal is off in %s: %t, want %t", m, off, want)
 		}
 	}
+}
+
+// What the sources of releases drop or forbid while a feature gate is off is in the table, or named here as something
+// else. test/convertdiff reads the sources.
+func TestFieldGatesAreThoseOfTheSources(t *testing.T) {
+	text, err := os.ReadFile("testdata/disabled-fields.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName, byType, byGate := map[string][]typedField{}, map[typedField][]FieldGate{}, map[string]bool{}
+	for at, gates := range fieldGateTable() {
+		byType[at] = gates
+		for _, gate := range gates {
+			byGate[gate.Name] = true
+			name := gate.Name + " " + strings.ToLower(at.field)
+			byName[name] = append(byName[name], at)
+		}
+	}
+	known := func(gate, what, where, field string, minor Minor) bool {
+		if what == "marked" {
+			at := typedField{where, field}
+			if FieldType(where, field, minor) == "" { // another version of the group is served
+				return true
+			}
+			return slices.ContainsFunc(byType[at], func(g FieldGate) bool { return g.Name == gate })
+		}
+		if field == "." { // the place is a parameter
+			return byGate[gate]
+		}
+		return slices.ContainsFunc(byName[gate+" "+strings.ToLower(field)], func(at typedField) bool {
+			_, off := DisabledField(at.typeName, at.field, minor)
+			return off || FieldType(at.typeName, at.field, minor) == ""
+		})
+	}
+	used, lines := map[string]bool{}, 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		lines++
+		columns := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		gate, what, where, field := columns[0], columns[1], columns[2], columns[3]
+		_, function, _ := strings.Cut(where, ".go:")
+		if strings.Contains(function, "Status") || strings.HasSuffix(where, "Status") || // servers fill it in
+			slices.Contains([]string{"DeviceRequestAllocationResult", "AllocationResult", "VolumeError", "PodCondition",
+				"NodeRuntimeHandlerFeatures"}, where[strings.LastIndexByte(where, '.')+1:]) ||
+			strings.Contains(function, "Update") { // the same as on creation, or about what is there
+			continue
+		}
+		if why := otherwise[gate+" "+field]; why != "" {
+			used[gate+" "+field] = true
+			continue
+		}
+		for _, span := range (row{}).parseRanges(columns[4]) {
+			for minor := span.From; minor <= span.To; minor++ {
+				if !known(gate, what, where, field, minor) {
+					t.Errorf("%s: %s %s while %s is off (%s), and field-gates.tsv does not say so", minor, field, what,
+						gate, where)
+				}
+			}
+		}
+	}
+	for name := range otherwise {
+		if !used[name] {
+			t.Errorf("no source has %q any more", name)
+		}
+	}
+	if lines < 200 {
+		t.Errorf("%d lines, want those of all releases", lines)
+	}
+}
+
+// otherwise are conditions on feature gates in the sources that are no fields which are dropped or refused.
+var otherwise = map[string]string{
+	"AuthorizeWithSelectors FieldSelectorParsingErr":   "of an authorization request, not of an object",
+	"AuthorizeWithSelectors FieldSelectorRequirements": "of an authorization request, not of an object",
+	"AuthorizeWithSelectors LabelSelectorParsingErr":   "of an authorization request, not of an object",
+	"AuthorizeWithSelectors LabelSelectorRequirements": "of an authorization request, not of an object",
+	"ContainerRestartRules state":                      "in the status",
+	"CoordinatedLeaderElection preferredStrategies":    "its kind is served with the gate alone",
+	"CoordinatedLeaderElection strategy":               "LeaseCandidates are served with the gate alone; Leases have rows",
+	"CrossNamespaceVolumeDataSource DataSourceRef":     "when it names a namespace: pkg/convert looks",
+	"CrossNamespaceVolumeDataSource namespace":         "all of dataSourceRef is dropped: pkg/convert looks",
+	"DRAConsumableCapacity ConsumedCapacity":           "in the status",
+	"DRAConsumableCapacity ShareID":                    "in the status",
+	"DRAConsumableCapacity expression":                 "what an expression may call, not the field",
+	"DRADeviceBindingConditions AllocationTimestamp":   "in the status",
+	"DRAControlPlaneController DeallocationRequested":  "in the status",
+	"DRAListTypeAttributes BoolValues":                 "bools in the versions",
+	"DRAListTypeAttributes IntValues":                  "ints in the versions",
+	"DRAListTypeAttributes StringValues":               "strings in the versions",
+	"DRAListTypeAttributes VersionValues":              "versions in the versions",
+	"DRAListTypeAttributes expression":                 "what an expression may call, not the field",
+	"DynamicKubeletConfig Config":                      "in the status",
+	"EndpointSliceNodeName Serving":                    "behind another gate, below the same return",
+	"EndpointSliceNodeName Terminating":                "behind another gate, below the same return",
+	"EndpointSliceTerminatingCondition Hints":          "behind another gate, below the same return",
+	"EndpointSliceTerminatingCondition NodeName":       "behind another gate, below the same return",
+	"HPAScaleToZero MinReplicasLowerBound":             "an option of the validation",
+	"HugePages .":                                      "names of resources: values.tsv",
+	"HugePages medium":                                 "one value: values.tsv",
+	"LocalStorageCapacityIsolation .":                  "names of resources: values.tsv",
+	"MixedProtocolLBService Conditions":                "in the status",
+	"MixedProtocolLBService Ports":                     "in the status",
+	"NodeDeclaredFeatures DeclaredFeatures":            "in the status",
+	"PreferSameTrafficDistribution Hints":              "behind another gate, below the same return",
+	"RecursiveReadOnlyMounts RuntimeHandlers":          "in the status",
+	"SupplementalGroupsPolicy Features":                "in the status",
+	"TopologyAwareHints Serving":                       "behind another gate, below the same return",
+	"TopologyAwareHints Terminating":                   "behind another gate, below the same return",
+	"UserNamespacesSupport RuntimeHandlers":            "in the status",
 }

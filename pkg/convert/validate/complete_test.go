@@ -70,6 +70,23 @@ func TestComplete(t *testing.T) {
 		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n" +
 			"spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 70000, ports: [{port: 1}]}",
 			to: "v1", want: "spec.healthCheckNodePort: Invalid value"},
+		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: dns}\n" +
+			"spec: {type: LoadBalancer, ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]}",
+			to: "v1", minor: 23, want: "spec.ports: Invalid value: \"TCP, UDP\""},
+		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: dns}\n" +
+			"spec: {type: LoadBalancer, ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]}",
+			to: "v1", minor: 24},
+		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: dns}\n" +
+			"spec: {ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]}", to: "v1", minor: 10},
+		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 1, appProtocol: http}]}",
+			to: "v1", minor: 18, want: "spec.ports[0].appProtocol: Forbidden"},
+		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 1, appProtocol: http}]}",
+			to: "v1", minor: 19},
+		{in: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: a, " +
+			"resources: {limits: {cpu: 1, ephemeral-storage: 1Gi}}}]}", to: "v1", minor: 9,
+			want: `spec.containers[0].resources.limits.ephemeral-storage: Invalid value: "ephemeral-storage": 1.9 does`},
+		{in: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: a, " +
+			"resources: {limits: {cpu: 1, ephemeral-storage: 1Gi}}}]}", to: "v1", minor: 10},
 		{in: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n" + // servers run with --allow-privileged
 			"spec: {containers: [{name: a, image: a, securityContext: {privileged: true}}]}", to: "v1"},
 		{in: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostNetwork: true, securityContext: " +

@@ -1,6 +1,8 @@
 package validate
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -50,6 +52,29 @@ var strictnesses = []strictness{
 				}
 			}
 			return errs
+		},
+	},
+	{
+		kinds:     []string{"Service"},
+		behaviour: kubever.BehaviourMixedProtocolsRefused,
+		refuses: func(object *unstructured.Unstructured) field.ErrorList {
+			if kind, _, _ := unstructured.NestedString(object.Object, "spec", "type"); kind != "LoadBalancer" {
+				return nil
+			}
+			protocols := map[string]bool{}
+			ports, _, _ := unstructured.NestedSlice(object.Object, "spec", "ports")
+			for _, port := range ports {
+				if fields, ok := port.(map[string]any); ok {
+					protocol, _ := fields["protocol"].(string)
+					protocols[cmp.Or(protocol, "TCP")] = true
+				}
+			}
+			if len(protocols) < 2 {
+				return nil
+			}
+			return field.ErrorList{field.Invalid(field.NewPath("spec", "ports"),
+				strings.Join(slices.Sorted(maps.Keys(protocols)), ", "),
+				"may not contain more than 1 protocol when type is 'LoadBalancer'")}
 		},
 	},
 	{

@@ -1,0 +1,92 @@
+package convert
+
+import "github.com/kubefusion/fusionctl/pkg/kubever"
+
+// valueDrop is a field that servers drop or reset for what it holds.
+type valueDrop struct {
+	typeName, field string
+	source          string
+	// why says what a minor does with the field of an object that has it; "" when it keeps it.
+	why func(of map[string]any, minor kubever.Minor) string
+}
+
+// valueDrops are what the functions that drop disabled fields look into values for.
+var valueDrops = []valueDrop{
+	{
+		typeName: "v1.PersistentVolumeClaimSpec", field: "dataSource",
+		source: "pkg/api/persistentvolumeclaim/util.go@1.16.15,1.18.20,1.22.17,1.36.3; until 1.15 see field-gates.tsv",
+		why: func(of map[string]any, minor kubever.Minor) string {
+			if !has(of["dataSource"], "kind") { // no server takes it
+				return ""
+			}
+			referenced := !isEmpty(of["dataSourceRef"]) && kept("AnyVolumeDataSource", minor) &&
+				kubever.FieldType("v1.PersistentVolumeClaimSpec", "dataSourceRef", minor) != ""
+			switch source := object(of, "dataSource"); {
+			case isClaim(source), referenced:
+				return ""
+			case !isSnapshot(source):
+				return minor.String() + " drops it: it keeps PersistentVolumeClaims and VolumeSnapshots alone"
+			case !kept("VolumeSnapshotDataSource", minor):
+				return offByDefault(minor, "VolumeSnapshotDataSource")
+			}
+			return ""
+		},
+	},
+	{
+		typeName: "v1.PersistentVolumeClaimSpec", field: "dataSourceRef",
+		source: "pkg/api/persistentvolumeclaim/util.go@1.28.15,1.36.3",
+		why: func(of map[string]any, minor kubever.Minor) string {
+			const gate = "CrossNamespaceVolumeDataSource"
+			if has(of["dataSourceRef"], "namespace") && !kept(gate, minor) {
+				return minor.String() + " drops all of it because it names a namespace: its feature gate " + gate +
+					" is off by default"
+			}
+			return ""
+		},
+	},
+	{
+		typeName: "v1.SecurityContext", field: "procMount",
+		source: "pkg/api/pod/util.go@1.12.10,1.24.17,1.31.14",
+		why: func(of map[string]any, minor kubever.Minor) string {
+			if value, _ := of["procMount"].(string); value != "" && value != "Default" && !kept("ProcMountType", minor) {
+				return minor.String() + " makes it Default: its feature gate ProcMountType is off by default"
+			}
+			return ""
+		},
+	},
+}
+
+// dropsIn returns what an inspection asks about the fields that a minor has.
+func dropsIn(minor kubever.Minor) func(typeName, field string, of map[string]any) string {
+	return func(typeName, field string, of map[string]any) string {
+		for _, drop := range valueDrops {
+			if drop.field == field && drop.typeName == typeName {
+				return drop.why(of, minor)
+			}
+		}
+		return ""
+	}
+}
+
+// kept reports whether a feature gate of a minor is on by default, or gone because it cannot be turned off any more.
+func kept(gate string, minor kubever.Minor) bool {
+	state, known := kubever.Gate(gate).At(minor)
+	return !known || state.Default
+}
+
+func offByDefault(minor kubever.Minor, gate string) string {
+	return minor.String() + " drops it: its feature gate " + gate + " is off by default"
+}
+
+func has(value any, field string) bool {
+	fields, _ := value.(map[string]any)
+	return !isEmpty(fields[field])
+}
+
+func isClaim(source map[string]any) bool {
+	return source["kind"] == "PersistentVolumeClaim" && isEmpty(source["apiGroup"])
+}
+
+func isSnapshot(source map[string]any) bool {
+	return source["kind"] == "VolumeSnapshot" && source["apiGroup"] == "snapshot.storage.k8s.io"
+}
