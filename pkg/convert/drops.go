@@ -48,8 +48,9 @@ var valueDrops = []valueDrop{
 		typeName: "v1.SecurityContext", field: "procMount",
 		source: "pkg/api/pod/util.go@1.12.10,1.24.17,1.31.14",
 		why: func(of map[string]any, minor kubever.Minor) string {
-			if value, _ := of["procMount"].(string); value != "" && value != "Default" && !kept("ProcMountType", minor) {
-				return minor.String() + " makes it Default: its feature gate ProcMountType is off by default"
+			const gate = "ProcMountType"
+			if value, _ := of["procMount"].(string); value != "" && value != "Default" && !kept(gate, minor) {
+				return minor.String() + " makes it Default: its feature gate " + gate + " is off by default"
 			}
 			return ""
 		},

@@ -37,7 +37,7 @@ type inspection struct {
 	moved   bool  // the source has a field for it; otherwise it is unknown
 	wrong   error // the first value that is not of the kind that its place takes
 
-	// drops says why a field of an object of a type is dropped for what it holds; "" when it is kept. Nil for no reason.
+	// drops says why a field of an object of a type is dropped for what it holds; "" when it is kept. It may be nil.
 	drops func(typeName, field string, of map[string]any) string
 }
 

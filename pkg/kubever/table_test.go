@@ -299,7 +299,7 @@ var otherwise = map[string]string{
 	"AuthorizeWithSelectors LabelSelectorRequirements": "of an authorization request, not of an object",
 	"ContainerRestartRules state":                      "in the status",
 	"CoordinatedLeaderElection preferredStrategies":    "its kind is served with the gate alone",
-	"CoordinatedLeaderElection strategy":               "LeaseCandidates are served with the gate alone; Leases have rows",
+	"CoordinatedLeaderElection strategy":               "LeaseCandidates need the gate anyway; Leases have rows",
 	"CrossNamespaceVolumeDataSource DataSourceRef":     "when it names a namespace: pkg/convert looks",
 	"CrossNamespaceVolumeDataSource namespace":         "all of dataSourceRef is dropped: pkg/convert looks",
 	"DRAConsumableCapacity ConsumedCapacity":           "in the status",
