@@ -24,6 +24,12 @@ const (
 	// BehaviourCRDAdditionalRefused: kube-apiserver refuses a CustomResourceDefinition with a schema, or false, in
 	// additionalProperties: it reads as false.
 	BehaviourCRDAdditionalRefused
+	// BehaviourCRDDefaultsRefused: kube-apiserver refuses defaults in the schemas of a CustomResourceDefinition of
+	// v1beta1.
+	BehaviourCRDDefaultsRefused
+	// BehaviourCRDRootRefused: kube-apiserver refuses a CustomResourceDefinition with the status subresource and more
+	// than properties, required and description at the root of a schema.
+	BehaviourCRDRootRefused
 	// BehaviourCRDServed: kube-apiserver serves CustomResourceDefinitions.
 	BehaviourCRDServed
 	// BehaviourCRDVersionRequired: kube-apiserver refuses a CustomResourceDefinition without spec.version; later ones
@@ -218,6 +224,8 @@ var behaviourNames = [...]string{
 	BehaviourStaticPodUIDByFNV:            "static-pod-uid-fnv",
 	BehaviourStaticPodUIDWithHost:         "static-pod-uid-with-host",
 	BehaviourMixedProtocolsRefused:        "mixed-protocols-refused",
+	BehaviourCRDDefaultsRefused:           "crd-defaults-refused",
+	BehaviourCRDRootRefused:               "crd-root-refused",
 }
 
 // String is the name of the behaviour in the table: "bound-tokens".

@@ -74,7 +74,7 @@ func Complete(
 	if isDefinition(out.GroupVersionKind()) && in.GroupVersionKind() != out.GroupVersionKind() {
 		if out.GroupVersionKind().Version != "v1" {
 			changes = prunes(out.Object, v.minor)
-			losses = withoutAdditional(out.Object, v.minor)
+			losses = withoutRefused(out.Object, v.minor)
 		} else {
 			changes, losses = completeDefinition(in.Object, out.Object)
 		}

@@ -3,6 +3,7 @@ package validate
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -18,7 +19,10 @@ const (
 	schemaOf = "spec.versions[0].schema.openAPIV3Schema"
 	workload = "spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}"
 	hook     = "webhooks: [{name: a.b.c, clientConfig: {url: 'https://a'}, sideEffects: None%s}]"
-	crd      = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: " +
+	crdV1    = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: xs.g.example}\n" +
+		"spec: {group: g.example, scope: Namespaced, names: {plural: xs, kind: X}, versions: [{name: v1, " +
+		"served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {%s}}}]}"
+	crd = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: " +
 		"xs.g.example}\n" +
 		"spec: {group: g.example, version: v1, names: {plural: xs, kind: X}%s}"
 )
@@ -94,6 +98,20 @@ func TestComplete(t *testing.T) {
 		{in: "apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: a}\nspec: {schedule: '* * * * *', " +
 			"jobTemplate: " +
 			"{spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}}", to: "batch/v1"},
+		{in: fmt.Sprintf(crdV1, "type: object, properties: {a: {type: string, default: x}, default: {type: string}}"),
+			to: "apiextensions.k8s.io/v1beta1", minor: 14, lost: "spec.validation.openAPIV3Schema.properties.a.default"},
+		{in: fmt.Sprintf(crdV1, "type: object, properties: {a: {type: string, default: x}}"),
+			to: "apiextensions.k8s.io/v1", minor: 16},
+		{in: fmt.Sprintf(crdV1, "type: object, description: d, properties: {status: {type: object}}"),
+			to: "apiextensions.k8s.io/v1beta1", minor: 11, lost: "spec.validation.openAPIV3Schema.type"},
+		{in: fmt.Sprintf(crdV1, "type: object, description: d, properties: {status: {type: object}}"),
+			to: "apiextensions.k8s.io/v1beta1", minor: 12},
+		{in: strings.ReplaceAll(crd, "%s", ", validation: {openAPIV3Schema: {properties: {a: {default: 1}}}}"),
+			to: "apiextensions.k8s.io/v1beta1", minor: 10,
+			want: "spec.validation.openAPIV3Schema.properties.a.default: Forbidden"},
+		{in: strings.ReplaceAll(crd, "%s",
+			", validation: {openAPIV3Schema: {properties: {default: {enum: [{default: 1}]}}}}"),
+			to: "apiextensions.k8s.io/v1beta1", minor: 10},
 		{in: strings.ReplaceAll(crd, "%s", ""), to: "apiextensions.k8s.io/v1",
 			paths: "spec.preserveUnknownFields spec.versions[0].schema.openAPIV3Schema spec.scope"},
 		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, preserveUnknownFields: false, "+

@@ -95,46 +95,6 @@ func extended(value any) bool {
 	return false
 }
 
-// withoutAdditional drops additionalProperties from the schemas of a CRD for servers that refuse every one but true.
-func withoutAdditional(object map[string]any, minor kubever.Minor) []convert.Loss {
-	if !kubever.Behaves(kubever.BehaviourCRDAdditionalRefused, minor) {
-		return nil
-	}
-	var losses []convert.Loss
-	additional(object, func(schema map[string]any, at string) {
-		losses = append(losses, convert.Loss{Path: at, Value: schema["additionalProperties"],
-			Meaning: minor.String() + " refuses it"})
-		delete(schema, "additionalProperties")
-	})
-	return losses
-}
-
-// additional finds the schemas of a CRD with additionalProperties other than true.
-func additional(object map[string]any, found func(schema map[string]any, at string)) {
-	spec, _ := object["spec"].(map[string]any)
-	var walk func(value any, at string)
-	walk = func(value any, at string) {
-		switch value := value.(type) {
-		case map[string]any:
-			if other, ok := value["additionalProperties"]; ok && other != true &&
-				!strings.HasSuffix(at, ".properties") {
-				found(value, at+".additionalProperties")
-			}
-			for _, name := range slices.Sorted(maps.Keys(value)) {
-				if data := name == "default" || name == "example" || name == "enum"; !data ||
-					strings.HasSuffix(at, ".properties") {
-					walk(value[name], at+"."+name)
-				}
-			}
-		case []any:
-			for i, inner := range value {
-				walk(inner, fmt.Sprintf("%s[%d]", at, i))
-			}
-		}
-	}
-	walk(spec["validation"], "spec.validation")
-}
-
 type definition struct {
 	keep    bool // unknown fields
 	kept    int  // objects whose unknown fields are kept now

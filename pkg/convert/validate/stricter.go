@@ -23,16 +23,6 @@ type strictness struct {
 var strictnesses = []strictness{
 	{
 		kinds:     []string{"CustomResourceDefinition"},
-		behaviour: kubever.BehaviourCRDAdditionalRefused,
-		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
-			additional(object.Object, func(_ map[string]any, at string) {
-				errs = append(errs, field.Forbidden(field.NewPath(at), "cannot be other than true"))
-			})
-			return errs
-		},
-	},
-	{
-		kinds:     []string{"CustomResourceDefinition"},
 		behaviour: kubever.BehaviourCRDVersionRequired,
 		refuses: func(object *unstructured.Unstructured) field.ErrorList {
 			if version, _, _ := unstructured.NestedString(object.Object, "spec", "version"); version == "" {
@@ -100,6 +90,11 @@ func stricter(object *unstructured.Unstructured, minor kubever.Minor) (errs fiel
 		if slices.Contains(s.kinds, object.GetKind()) && kubever.Behaves(s.behaviour, minor) {
 			errs = append(errs, s.refuses(object)...)
 		}
+	}
+	if gvk := object.GroupVersionKind(); isDefinition(gvk) && gvk.Version != "v1" {
+		wordsRefused(object.Object, minor, func(s schemaAt, word string) {
+			errs = append(errs, field.Forbidden(field.NewPath(s.at+"."+word), "may not be set"))
+		})
 	}
 	return errs
 }

@@ -1,0 +1,135 @@
+package validate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// refusedWord is a word in a schema of a CRD of v1beta1 because of which servers refuse the CRD.
+type refusedWord struct {
+	behaviour kubever.Behaviour // of those servers
+	refuses   func(s schemaAt) []string
+}
+
+// schemaAt is a schema within a CRD.
+type schemaAt struct {
+	words  map[string]any
+	at     string
+	root   bool
+	status bool // the CRD has the status subresource, where the schema counts
+}
+
+// refusedWords are what servers of v1beta1 refuse and those of v1 accept.
+var refusedWords = []refusedWord{
+	{kubever.BehaviourCRDAdditionalRefused, func(s schemaAt) []string {
+		if other, ok := s.words["additionalProperties"]; ok && other != true {
+			return []string{"additionalProperties"}
+		}
+		return nil
+	}},
+	{kubever.BehaviourCRDDefaultsRefused, func(s schemaAt) []string {
+		if s.words["default"] != nil {
+			return []string{"default"}
+		}
+		return nil
+	}},
+	{kubever.BehaviourCRDRootRefused, func(s schemaAt) (refused []string) {
+		if !s.root || !s.status {
+			return nil
+		}
+		for _, word := range slices.Sorted(maps.Keys(s.words)) {
+			if word != "properties" && word != "required" && word != "description" && !empty(s.words[word]) {
+				refused = append(refused, word)
+			}
+		}
+		return refused
+	}},
+}
+
+func empty(value any) bool { return value == nil || value == "" || value == false }
+
+// wordsRefused finds the words of the schemas of a CRD of v1beta1 that servers of the minor refuse.
+func wordsRefused(crd map[string]any, minor kubever.Minor, found func(s schemaAt, word string)) {
+	var active []refusedWord
+	for _, word := range refusedWords {
+		if kubever.Behaves(word.behaviour, minor) {
+			active = append(active, word)
+		}
+	}
+	if len(active) == 0 {
+		return
+	}
+	schemasOf(crd, func(s schemaAt) {
+		for _, a := range active {
+			for _, word := range a.refuses(s) {
+				found(s, word)
+			}
+		}
+	})
+}
+
+// withoutRefused drops from the schemas of a CRD of v1beta1 what servers of the minor refuse it for.
+func withoutRefused(crd map[string]any, minor kubever.Minor) (losses []convert.Loss) {
+	wordsRefused(crd, minor, func(s schemaAt, word string) {
+		losses = append(losses, convert.Loss{Path: s.at + "." + word, Value: s.words[word],
+			Meaning: minor.String() + " refuses it"})
+		delete(s.words, word)
+	})
+	return losses
+}
+
+// schemasOf visits the schemas of a CRD of v1beta1, each before those inside of it.
+func schemasOf(crd map[string]any, visit func(s schemaAt)) {
+	spec := fields(crd["spec"])
+	hasStatus := func(subresources any) bool { return fields(subresources)["status"] != nil }
+	versions, _ := spec["versions"].([]any)
+	status := hasStatus(spec["subresources"])
+	for _, version := range versions {
+		status = status || hasStatus(fields(version)["subresources"])
+	}
+	walkSchema(schemaAt{fields(fields(spec["validation"])["openAPIV3Schema"]), "spec.validation.openAPIV3Schema", true,
+		status}, visit)
+	for i, version := range versions {
+		walkSchema(schemaAt{fields(fields(fields(version)["schema"])["openAPIV3Schema"]),
+			fmt.Sprintf("spec.versions[%d].schema.openAPIV3Schema", i), true,
+			hasStatus(spec["subresources"]) || hasStatus(fields(version)["subresources"])}, visit)
+	}
+}
+
+func fields(value any) map[string]any {
+	object, _ := value.(map[string]any)
+	return object
+}
+
+func walkSchema(s schemaAt, visit func(s schemaAt)) {
+	if s.words == nil {
+		return
+	}
+	visit(s)
+	inside := func(value any, at string) { walkSchema(schemaAt{words: fields(value), at: at}, visit) }
+	for _, word := range slices.Sorted(maps.Keys(s.words)) {
+		value, at := s.words[word], s.at+"."+word
+		switch word {
+		case "properties", "patternProperties", "definitions", "dependencies":
+			named := fields(value)
+			for _, name := range slices.Sorted(maps.Keys(named)) {
+				inside(named[name], at+"."+name)
+			}
+		case "items", "additionalProperties", "additionalItems", "not":
+			inside(value, at)
+			list, _ := value.([]any)
+			for i, element := range list {
+				inside(element, fmt.Sprintf("%s[%d]", at, i))
+			}
+		case "allOf", "anyOf", "oneOf":
+			list, _ := value.([]any)
+			for i, element := range list {
+				inside(element, fmt.Sprintf("%s[%d]", at, i))
+			}
+		}
+	}
+}
