@@ -164,6 +164,9 @@ func (d *differ) conversion(from, to *Definition) {
 	}
 	for _, v := range to.Versions() {
 		for _, other := range to.Versions() {
+			if !inUse(to, v) && !slices.Contains(from.StoredVersions(), v.Name) || !inUse(to, other) {
+				continue // no object is written in the one, or read in the other
+			}
 			lost := prunedFields(to, v.Name, other.Name)
 			known := prunedFields(from, v.Name, other.Name)
 			_, before := from.Version(v.Name)
@@ -177,6 +180,11 @@ func (d *differ) conversion(from, to *Definition) {
 			}
 		}
 	}
+}
+
+// inUse reports whether clients or the store have objects in a version.
+func inUse(d *Definition, v Version) bool {
+	return v.Served || v.Storage || slices.Contains(d.StoredVersions(), v.Name)
 }
 
 // comparison compares the schemas of a version.
@@ -372,7 +380,8 @@ func (c *comparison) fields(path string, from, to map[string]any) {
 		to["additionalProperties"] != false
 	wasOpen := flag(from, "x-kubernetes-preserve-unknown-fields") || from["additionalProperties"] != nil &&
 		from["additionalProperties"] != false
-	if wasOpen && !open && c.prunes {
+	kind := text(to, "type")
+	if wasOpen && !open && c.prunes && (kind == "" || kind == "object") {
 		c.find("FUS309", path, "",
 			"fields that the schema does not name were preserved, and are now pruned")
 	}

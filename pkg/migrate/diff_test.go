@@ -105,6 +105,8 @@ func TestDiffOfSchemas(t *testing.T) {
 		{"rule", `{"type":"object"}`, `{"type":"object","x-kubernetes-validations":[{"rule":"self.a > 1"}]}`,
 			"FUS313 v1 .spec", ""},
 		{"nullable", `{"type":"string","nullable":true}`, `{"type":"string"}`, "FUS315 v1 .spec", ""},
+		{"no object any more", `{"type":"object","additionalProperties":{"type":"string"}}`, `{"type":"string"}`,
+			"FUS305 v1 .spec", "FUS305 v1 .spec"},
 		{"anyOf", `{"type":"object"}`, `{"type":"object","anyOf":[{"required":["a"]}]}`, "FUS319 v1 .spec", ""},
 	} {
 		old, now := crdWith(t, "", c.old), crdWith(t, "", c.new)
@@ -154,6 +156,10 @@ func TestDiffOfDefinitions(t *testing.T) {
 			changed(t, one, `{"versions":[`+v1+`,`+
 				strings.Replace(v2, `"spec":{"type":"object"}`, `"more":{"type":"object"},"spec":{"type":"object"}`, 1)+
 				`]}`), "FUS317 v2 as v1", "FUS300 v2"},
+		{"version with other fields that is not served", one,
+			changed(t, one, `{"versions":[`+v1+`,`+strings.NewReplacer(`"served":true`, `"served":false`,
+				`"spec":{"type":"object"}`, `"more":{"type":"object"},"spec":{"type":"object"}`).Replace(v2)+`]}`),
+			"", "FUS300 v2"},
 	} {
 		if got := strings.Join(found(c.old, c.new), ", "); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)

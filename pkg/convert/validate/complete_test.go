@@ -99,7 +99,8 @@ func TestComplete(t *testing.T) {
 			"jobTemplate: " +
 			"{spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}}", to: "batch/v1"},
 		{in: fmt.Sprintf(crdV1, "type: object, properties: {a: {type: string, default: x}, default: {type: string}}"),
-			to: "apiextensions.k8s.io/v1beta1", minor: 14, lost: "spec.validation.openAPIV3Schema.properties.a.default"},
+			to: "apiextensions.k8s.io/v1beta1", minor: 14,
+			lost: "spec.validation.openAPIV3Schema.properties.a.default"},
 		{in: fmt.Sprintf(crdV1, "type: object, properties: {a: {type: string, default: x}}"),
 			to: "apiextensions.k8s.io/v1", minor: 16},
 		{in: fmt.Sprintf(crdV1, "type: object, description: d, properties: {status: {type: object}}"),

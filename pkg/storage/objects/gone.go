@@ -41,7 +41,7 @@ type layouts struct {
 
 // layoutField is a field of a type that is gone.
 type layoutField struct {
-	name     string // "" is inlined
+	name     string // "" is inlined, the entries of a map too
 	typ      string // without the marks
 	list     bool
 	mapped   bool
@@ -90,6 +90,7 @@ var goTypes = map[string]reflect.Type{
 	"=core/v1.EnvVar":                                  reflect.TypeFor[corev1.EnvVar](),
 	"=core/v1.NodeSelector":                            reflect.TypeFor[corev1.NodeSelector](),
 	"=core/v1.ObjectReference":                         reflect.TypeFor[corev1.ObjectReference](),
+	"=core/v1.ResourceClaim":                           reflect.TypeFor[corev1.ResourceClaim](),
 	"=core/v1.SELinuxOptions":                          reflect.TypeFor[corev1.SELinuxOptions](),
 	"=core/v1.TypedLocalObjectReference":               reflect.TypeFor[corev1.TypedLocalObjectReference](),
 	"=core/v1.Volume":                                  reflect.TypeFor[corev1.Volume](),
@@ -148,11 +149,13 @@ func (l *layouts) into(tree map[string]any, typ string, message []byte) error {
 // add adds one field to a tree.
 func (l *layouts) add(tree map[string]any, field layoutField, f storage.ProtoField) error {
 	switch {
-	case field.name == "":
+	case field.name == "" && !field.mapped:
 		return l.into(tree, field.typ, f.Bytes)
 	case field.mapped:
 		entries, _ := tree[field.name].(map[string]any)
-		if entries == nil {
+		if field.name == "" {
+			entries = tree
+		} else if entries == nil {
 			entries = map[string]any{}
 			tree[field.name] = entries
 		}

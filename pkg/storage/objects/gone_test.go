@@ -135,6 +135,18 @@ func TestDecodeOfTypesThatAreGone(t *testing.T) {
 		"initializers": {"v1", "ConfigMap", message(1, message(1, "a", 16, message(1, message(1, "x.io")))),
 			map[string]any{"metadata": map[string]any{
 				"name": "a", "initializers": map[string]any{"pending": []any{map[string]any{"name": "x.io"}}}}}, false},
+		"managed fields of 1.14": {"v1", "ConfigMap",
+			message(1, message(1, "a", 17, message(1, "kubectl", 2, "Apply", 5,
+				message(1, message(1, "f:data", 2, message(1, message(1, "f:a", 2, message()))),
+					1, message(1, "f:metadata", 2, message()))))),
+			map[string]any{"metadata": map[string]any{"name": "a", "managedFields": []any{map[string]any{
+				"manager": "kubectl", "operation": "Apply", "fields": map[string]any{
+					"f:data": map[string]any{"f:a": map[string]any{}}, "f:metadata": map[string]any{}}}}}}, false},
+		"claims of a claim of 1.26": {"v1", "PersistentVolumeClaim",
+			message(1, meta, 2, message(1, "ReadWriteOnce", 2, message(3, message(1, "r")))),
+			map[string]any{"metadata": metadata, "spec": map[string]any{"accessModes": []any{"ReadWriteOnce"},
+				"resources": map[string]any{"claims": []any{map[string]any{"name": "r"}}}},
+				"status": map[string]any{}}, false},
 		"a vendor's field": {
 			"v1", "Pod", append(podBytes, message(99, "gold", 99, "silver", 100, message(1, 7, 2, "\x00\xff"))...),
 			map[string]any{"metadata": metadata, "spec": map[string]any{"containers": nil, "nodeName": "n"},
