@@ -199,7 +199,7 @@ func newGatewayRoutesCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "routes SPEC",
 		Short: "Show through which API server each resource is served in each version, and why",
-		Long: `routes prints one row for every resource in every version that a side serves:
+		Long: `routes prints one row for every resource in every version that a side serves, or that is converted:
 
   owner      by the side that the plan has for it
   other      by the other side, which alone serves this version

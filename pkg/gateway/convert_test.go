@@ -320,3 +320,38 @@ func TestFormsOfConvertedObjects(t *testing.T) {
 	x.wants("GET", collection, "", http.StatusNotAcceptable, "",
 		"Accept: application/json;as=Table;v=v1beta1;g=meta.k8s.io")
 }
+
+// A client of a version that no side serves works with the objects of both.
+func TestVersionsThatNoSideServes(t *testing.T) {
+	x := newFixture(t)
+	const beta = "/apis/apps/v1beta2/namespaces/a/deployments"
+	list := `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"7"},"items":[` +
+		oldDeployment("apps/v1") + `]}`
+	x.legacy.say("GET "+collection, http.StatusOK, list)
+	x.modern.say("GET "+collection, http.StatusOK, strings.ReplaceAll(list, `"name":"old"`, `"name":"new"`))
+	x.wants("GET", "/apis/apps/v1beta2", "", http.StatusOK, `"deployments"`)
+	text := x.wants("GET", beta, "", http.StatusOK, `"apiVersion":"apps/v1beta2"`)
+	if !strings.Contains(text, `"name":"old"`) || !strings.Contains(text, `"name":"new"`) ||
+		strings.Contains(text, `"apps/v1"`) || !strings.Contains(text, `"resourceVersion":"l7m7"`) {
+		t.Errorf("the list is %s", text)
+	}
+	s := x.legacy.store(t, collection+"/old", strings.Replace(oldDeployment("apps/v1"), `,"strange":{"revision":2}`, "",
+		1), "autoscaling/v1")
+	x.modern.say("GET "+collection+"/old", http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`)
+	x.wants("PATCH", beta+"/old", `{"spec":{"replicas":3}}`, http.StatusOK, `"apiVersion":"apps/v1beta2"`,
+		"Content-Type: application/merge-patch+json")
+	if s.at("spec", "replicas") != "3" || s.at("apiVersion") != `"apps/v1"` {
+		t.Errorf("the side has %s", s.at())
+	}
+	x.wants("GET", beta+"/old/scale", "", http.StatusOK, `"apiVersion":"apps/v1beta2"`)
+	x.modern.page("POST "+collection, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, x.modern.body(r))
+	})
+	x.wants("POST", beta, strings.Replace(strings.Replace(oldDeployment("apps/v1beta2"), `"old"`, `"third"`, 1),
+		`,"strange":{"revision":2}`, "", 1), http.StatusCreated, `"apiVersion":"apps/v1beta2"`)
+	if _, body := x.modern.last(collection); !strings.Contains(body, `"apiVersion":"apps/v1"`) {
+		t.Errorf("the modern side is sent %s", body)
+	}
+}

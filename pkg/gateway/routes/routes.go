@@ -98,7 +98,9 @@ func (s *Sources) Of(side pair.Side) *Served {
 
 // Table is how requests are served, for every resource in every version that a side serves.
 type Table struct {
-	Rows []Row // by group, version and resource in the order in which the modern side announces them, then the legacy
+	// Rows are in the order in which the modern side announces groups, versions and resources, then the legacy side;
+	// behind them are the versions that no side serves.
+	Rows []Row
 
 	index  map[schema.GroupVersionResource]int
 	silent []silence
@@ -157,6 +159,19 @@ func New(p *plan.Runtime, s Sources) *Table {
 			return cmp.Compare(a.String(), b.String())
 		}) {
 			t.silent = append(t.silent, silence{gv, side, failed[gv]})
+		}
+	}
+	for i := range absent {
+		gvr := absent[i].WithResource(absent[i].Name)
+		if _, known := t.index[gvr]; known {
+			continue
+		}
+		if _, err := t.Silent(gvr.GroupVersion()); err != nil {
+			continue
+		}
+		if row := b.absent(&absent[i]); row != nil {
+			t.index[gvr] = len(t.Rows)
+			t.Rows = append(t.Rows, *row)
 		}
 	}
 	return t

@@ -261,3 +261,59 @@ func TestSilentExtensionServersAreNotAbsent(t *testing.T) {
 		}
 	}
 }
+
+// A version that no side serves is converted on every side that has objects, and stands behind the others.
+func TestVersionsThatNoSideServes(t *testing.T) {
+	p := planOf(t, "1.30", "1.36")
+	converter, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := Facts(p)
+	beta := schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "deployments"}
+	if New(p, sources).Row(beta) != nil {
+		t.Error("without conversion a version is served that no side has")
+	}
+	sources.Equivalents = converter.Equivalents
+	table := New(p, sources)
+	for asked, as := range map[schema.GroupVersionResource]string{
+		{Group: "apps", Version: "v1beta1", Resource: "deployments"}:                     "apps/v1",
+		{Group: "apps", Version: "v1beta2", Resource: "statefulsets"}:                    "apps/v1",
+		{Group: "extensions", Version: "v1beta1", Resource: "daemonsets"}:                "apps/v1",
+		{Group: "extensions", Version: "v1beta1", Resource: "ingresses"}:                 "networking.k8s.io/v1",
+		{Group: "autoscaling", Version: "v2beta2", Resource: "horizontalpodautoscalers"}: "autoscaling/v2",
+		{Group: "batch", Version: "v1beta1", Resource: "cronjobs"}:                       "batch/v1",
+		{Group: "policy", Version: "v1beta1", Resource: "poddisruptionbudgets"}:          "policy/v1",
+	} {
+		row := table.Row(asked)
+		if row == nil {
+			t.Errorf("%s has no row", asked)
+			continue
+		}
+		for _, side := range row.Sides() {
+			if got := row.As[side].GroupVersion().String(); got != as {
+				t.Errorf("%s is %s on the %s side, want %s", asked, got, side, as)
+			}
+		}
+		if len(row.Sides()) == 0 || !slices.Contains(row.Verbs, "update") || row.Way != Both && row.Way != Converted ||
+			len(row.ShortNames)+len(row.Categories) > 0 {
+			t.Errorf("%s: %+v", asked, row)
+		}
+	}
+	documents := table.Documents(nil)
+	for _, group := range documents.Groups().Groups {
+		if group.Name == "apps" && group.PreferredVersion.Version != "v1" {
+			t.Errorf("apps: %s is preferred", group.PreferredVersion.Version)
+		}
+	}
+	order := documents.Groups().Groups
+	if last := order[len(order)-1].Name; last != "extensions" {
+		t.Errorf("the last group is %s: a version that no side serves stands before one that is served", last)
+	}
+	// While a side does not say what it has, nothing is made of what it may have.
+	sources.Legacy.Failed = map[schema.GroupVersion]error{{Group: "apps", Version: "v1"}: errors.New("starting")}
+	if row := New(p, sources).Row(schema.GroupVersionResource{Group: "extensions", Version: "v1beta1",
+		Resource: "deployments"}); row != nil {
+		t.Errorf("a row of half a discovery: %+v", row)
+	}
+}

@@ -1,0 +1,125 @@
+package routes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/kubefusion/fusionctl/pkg/discovery"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// absent are the versions of built-in resources that no side serves, and that releases have served by default: those
+// that were removed before one of the sides, or came after it. They stand behind the others.
+var absent = func() []kubever.APIResource {
+	list := slices.DeleteFunc(kubever.AllAPIResources(), func(a kubever.APIResource) bool {
+		return !slices.ContainsFunc(kubever.Minors(), a.DefaultOn.Has)
+	})
+	slices.SortStableFunc(list, func(a, b kubever.APIResource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), version.CompareKubeAwareVersionStrings(b.Version, a.Version),
+			cmp.Compare(a.Name, b.Name))
+	})
+	return list
+}()
+
+// absent routes a resource in a version that no side serves, by conversion on every side that the request needs; nil
+// where that is not possible.
+func (b *builder) absent(a *kubever.APIResource) *Row {
+	stored := b.stored[a.GroupResource()]
+	if stored == nil || b.sources.Equivalents == nil {
+		return nil
+	}
+	asked := &discovery.Resource{GroupVersion: a.GroupVersion, Name: a.Name, Kind: a.Kind, Namespaced: a.Namespaced,
+		Singular: strings.ToLower(a.Kind)}
+	as := map[pair.Side]*discovery.Resource{}
+	for _, side := range pair.Sides() {
+		served := b.sources.Of(side)
+		if served.Failure(stored.Groups...) != nil {
+			return nil
+		}
+		found, err := b.converted(side, asked)
+		if err == nil && found != nil && b.stored[found.GroupResource()] == stored &&
+			!served.Extensions[found.GroupVersion] {
+			as[side] = found
+		}
+	}
+	row := &Row{Way: Converted}
+	switch has := b.owners(stored); {
+	case len(has) == 2 && stored.VisibleToBoth():
+		route := stored.Route()
+		row.Read, row.Write = route.Read, route.Write
+	case len(has) == 2:
+		row.Way = Both
+	default:
+		row.Read, row.Write = has[0], has[0]
+	}
+	var versions []string
+	row.As = map[pair.Side]schema.GroupVersionResource{}
+	for _, side := range row.Sides() {
+		if as[side] == nil {
+			return nil
+		}
+		row.As[side] = as[side].GroupVersionResource()
+		versions = append(versions, fmt.Sprintf("%s on the %s side", as[side].GroupVersion, side))
+	}
+	row.Why = "no side serves this version: it is converted from and to " + strings.Join(versions, " and ")
+	row.Resource = *asked
+	read, write := cmp.Or(as[row.Read], as[pair.Modern]), cmp.Or(as[row.Write], as[pair.Legacy])
+	if row.Way == Both {
+		row.Verbs = slices.DeleteFunc(shared(read.Verbs, write.Verbs), func(verb string) bool {
+			return verb == "deletecollection"
+		})
+	} else {
+		for _, verb := range read.Verbs {
+			if slices.Contains(reads, verb) {
+				row.Verbs = append(row.Verbs, verb)
+			}
+		}
+		for _, verb := range write.Verbs {
+			if !slices.Contains(reads, verb) {
+				row.Verbs = append(row.Verbs, verb)
+			}
+		}
+		slices.Sort(row.Verbs)
+	}
+	for name, kind := range map[string]schema.GroupVersionKind{"status": a.WithKind(a.Kind), "scale": scaleOf(a)} {
+		named := func(s discovery.Subresource) bool { return s.Name == name }
+		i, j := slices.IndexFunc(read.Subresources, named), slices.IndexFunc(write.Subresources, named)
+		if i >= 0 && j >= 0 {
+			row.Subresources = append(row.Subresources, discovery.Subresource{Name: name, Kind: kind,
+				Verbs: shared(read.Subresources[i].Verbs, write.Subresources[j].Verbs)})
+		}
+	}
+	slices.SortFunc(row.Subresources, func(a, b discovery.Subresource) int { return cmp.Compare(a.Name, b.Name) })
+	return row
+}
+
+// scaleOf is the kind by which a version scales.
+func scaleOf(a *kubever.APIResource) schema.GroupVersionKind {
+	if (a.Group == "apps" || a.Group == "extensions") && a.Version != "v1" {
+		return a.WithKind("Scale")
+	}
+	return schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+}
+
+// owners are the sides that have objects of a resource that is stored: at least one.
+func (b *builder) owners(stored *pair.Resource) []pair.Side {
+	switch {
+	case stored.VisibleToBoth():
+		return pair.Sides()
+	case stored.Owner == pair.OwnerLegacy || stored.Owner == pair.OwnerModern:
+		return []pair.Side{pair.Side(stored.Owner)}
+	}
+	has := slices.DeleteFunc(pair.Sides(), func(side pair.Side) bool {
+		return !b.serves(side, stored.Name, stored.Groups...)
+	})
+	if len(has) == 0 {
+		return pair.Sides()
+	}
+	return has
+}
