@@ -108,6 +108,8 @@ func loads(t *testing.T, draft *adopt.Draft, text []byte) {
 		case "spec.access":
 			s.Access = []spec.Access{{Subjects: []spec.Subject{{Kind: "User", Name: "alice"}}, APIGroups: []string{""},
 				Resources: []string{"pods"}}}
+		case "spec.hostFiles":
+			s.HostFiles = []string{"/etc/kubernetes/secrets"}
 		case "spec.hosts":
 			s.Hosts = append(s.Hosts, spec.Host{Name: "cp-2", Address: "10.0.0.12"})
 		case "spec.hosts[0].address":

@@ -535,7 +535,7 @@ func (w *writer) legacy() {
 				"take its behaviour into account", absent.component)
 		}
 	}
-	w.objects(l)
+	w.objects()
 	w.images()
 	w.comment("spec.kubelet", "The files do not show what the nodes run; CHECK the version.")
 	w.File.Spec.Kubelet.Version = l.Version
@@ -543,20 +543,35 @@ func (w *writer) legacy() {
 
 // objects asks for the files that the components have from objects of the cluster: static pods cannot have them from
 // there.
-func (w *writer) objects(l *spec.Side) {
+func (w *writer) objects() {
 	var asked []string
-	for _, c := range []*spec.Component{&l.APIServer.Component, l.ControllerManager, l.Scheduler} {
-		if c == nil {
+	objects := map[string][]string{} // by where they are mounted: two components may have two at one path
+	for _, kind := range programs[:3] {
+		p := w.running.Process(kind)
+		if p == nil {
 			continue
 		}
-		for _, m := range c.ExtraMounts {
-			if m.Secret+m.ConfigMap == "" || slices.Contains(asked, m.MountPath) {
+		for _, m := range p.Mounts {
+			if m.Secret+m.ConfigMap == "" {
 				continue
 			}
-			asked = append(asked, m.MountPath)
-			w.missing("spec.hostFiles", "%s, when the files of %s are there on every host with mode 0600: the legacy "+
-				"side has them in that object, and no static pod can", m.MountPath, c.Object(m.MountPath))
+			if !slices.Contains(asked, m.MountPath) {
+				asked = append(asked, m.MountPath)
+			}
+			for _, object := range p.objects[m.MountPath] {
+				if !slices.Contains(objects[m.MountPath], object) {
+					objects[m.MountPath] = append(objects[m.MountPath], object)
+				}
+			}
 		}
+	}
+	for _, at := range asked {
+		those := "that object"
+		if len(objects[at]) > 1 {
+			those = "those objects"
+		}
+		w.missing("spec.hostFiles", "%s, when the files of %s are there on every host with mode 0600: the legacy "+
+			"side has them in %s, and no static pod can", at, strings.Join(objects[at], ", "), those)
 	}
 	if len(asked) > 0 {
 		w.comment("spec.hostFiles", "FILL IN "+strings.Join(asked, ", ")+" when the files are on every host.")

@@ -214,19 +214,21 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	if len(c.EnvFrom) > 0 {
 		r.note(place, "environment variables of envFrom are left out; a spec holds plain values")
 	}
-	p.Mounts = r.mounts(place, pod, c)
+	p.Mounts, p.objects = r.mounts(place, pod, c)
 	r.processes = append(r.processes, p)
 }
 
 // variable is one of a shell, which a template is filled with.
 var variable = regexp.MustCompile(`\$\{?[A-Za-z_]`)
 
-// mounts keeps the paths of the host that the container sees, and the objects of the cluster.
-func (r *reader) mounts(place string, pod *podSpec, c *container) []spec.Mount {
-	var mounts []spec.Mount
+// mounts keeps the paths of the host that the container sees, and the objects of the cluster: of several in one volume
+// a mount has the first, which is enough to know that its files are on no host; named has all, by where they are seen.
+func (r *reader) mounts(place string, pod *podSpec, c *container) (mounts []spec.Mount, named map[string][]string) {
+	named = map[string][]string{}
 	taken := map[string]bool{}
 	for _, mount := range c.VolumeMounts {
 		m := spec.Mount{Name: mount.Name, ReadOnly: mount.ReadOnly}
+		var objects []string
 		for _, volume := range pod.Volumes {
 			switch {
 			case volume.Name != mount.Name:
@@ -237,14 +239,21 @@ func (r *reader) mounts(place string, pod *podSpec, c *container) []spec.Mount {
 			case volume.ConfigMap != nil:
 				m.ConfigMap = volume.ConfigMap.Name
 			case volume.Projected != nil:
-				for _, source := range volume.Projected.Sources { // one object is enough to know whose files they are
+				for _, source := range volume.Projected.Sources {
 					switch {
-					case m.Secret+m.ConfigMap != "":
 					case source.Secret != nil:
-						m.Secret = source.Secret.Name
+						objects = append(objects, "Secret "+source.Secret.Name)
 					case source.ConfigMap != nil:
-						m.ConfigMap = source.ConfigMap.Name
+						objects = append(objects, "ConfigMap "+source.ConfigMap.Name)
 					}
+				}
+				if len(objects) == 0 {
+					break
+				}
+				if name, secret := strings.CutPrefix(objects[0], "Secret "); secret {
+					m.Secret = name
+				} else {
+					m.ConfigMap = strings.TrimPrefix(name, "ConfigMap ")
 				}
 			}
 		}
@@ -258,8 +267,12 @@ func (r *reader) mounts(place string, pod *podSpec, c *container) []spec.Mount {
 				mount.Name, mount.MountPath)
 			continue
 		case m.HostPath == "":
+			if len(objects) == 0 {
+				objects = []string{object}
+			}
+			named[at] = objects
 			r.note(place, "%s has the files of %s, and no host has them: the modern side needs them on every host; "+
-				"copy them to %s, and name that under spec.hostFiles", at, object, at)
+				"copy them to %s, and name that under spec.hostFiles", at, strings.Join(objects, ", "), at)
 		}
 		for n := 2; taken[m.Name]; n++ {
 			m.Name = fmt.Sprintf("%s-%d", mount.Name, n)
@@ -267,7 +280,7 @@ func (r *reader) mounts(place string, pod *podSpec, c *container) []spec.Mount {
 		taken[m.Name] = true
 		mounts = append(mounts, m)
 	}
-	return mounts
+	return mounts, named
 }
 
 func trimSlash(p string) string {
