@@ -41,11 +41,12 @@ type Process struct {
 	Env       []spec.EnvVar
 	Mounts    []spec.Mount
 
-	objects    map[string][]string // of the cluster, whose files the component sees at a path
-	unfilled   string              // a word with a variable that nothing substitutes
-	broken     string              // why the arguments are not all there
-	cluster    string              // name of the cluster that others than the arguments tell: an annotation of kops
-	advertised string              // address that others than the arguments tell: an annotation of kubeadm, the host of a probe
+	objects  map[string][]string // of the cluster, whose files the component sees at a path
+	unfilled string              // a word with a variable that nothing substitutes
+	broken   string              // why the arguments are not all there
+	// what others than the arguments tell
+	cluster    string // name of the cluster: an annotation of kops
+	advertised string // address: an annotation of kubeadm, the host of a probe
 }
 
 // Note is something about a file that a person should know.
