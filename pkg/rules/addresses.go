@@ -37,8 +37,10 @@ func addressRules() []rule {
 				"endpoints and leases in two stores each reconciler removes the other's address.",
 			Legacy: kubever.Range{From: 9, To: kubever.Newest}, Modern: kubever.Range{From: 9, To: kubever.Newest},
 			Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "reconcilers/lease.go of 1.15.12 and 1.36.3; pkg/master/master.go of " +
-				"1.10.13"},
+			Evidence: finding.Evidence{Seen: "1.15.12 and 1.36.3 with leases in two stores wrote the endpoints by turns, " +
+				"each with its own address alone",
+				Damage: []string{"TestLeasesInTwoStores"},
+				Read:   "reconcilers/lease.go of 1.15.12 and 1.36.3; pkg/master/master.go of 1.10.13"},
 			Bad:  example{modernServer: reconcile("lease")}.String(),
 			Good: example{}.String(),
 		}, splitMasterLeases},
@@ -48,8 +50,11 @@ func addressRules() []rule {
 				"starts and stops. Where both sides advertise one address, each restart of the modern API server " +
 				"makes the legacy API server unreachable for pods.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 14, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "pkg/master/controller.go of 1.13 to 1.17, " +
-				"kubernetesservice/controller.go of 1.36.3; absent in 1.6 and 1.8"},
+			Evidence: finding.Evidence{Seen: "a 1.36.3 that advertises the address of 1.15.12 was started again: the " +
+				"endpoints had no address while 1.15.12 served",
+				Damage: []string{"TestRestartTakesTheCommonAddress"},
+				Read: "pkg/master/controller.go of 1.13 to 1.17, kubernetesservice/controller.go of 1.36.3; absent " +
+					"in 1.6 and 1.8"},
 			Bad:  example{modernServer: reconcile("lease")}.String(),
 			Good: example{}.String(),
 		}, oneAdvertisedAddress},
@@ -59,8 +64,10 @@ func addressRules() []rule {
 				"sides add their address and serve on different ports, clients connect to a port on which no server " +
 				"listens.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "pkg/master/controller.go of 1.6.13 and 1.15.12, " +
-				"kubernetesservice/controller.go of 1.36.3"},
+			Evidence: finding.Evidence{Seen: "1.15.12 and 1.36.3 with leases in one store: the endpoints had both " +
+				"addresses and one port",
+				Damage: []string{"TestAddressesShareOnePort"},
+				Read:   "pkg/master/controller.go of 1.6.13 and 1.15.12, kubernetesservice/controller.go of 1.36.3"},
 			Bad:  example{modernServer: reconcile("lease")}.String(),
 			Good: example{}.String(),
 		}, differentPorts},
