@@ -37,8 +37,8 @@ func addressRules() []rule {
 				"endpoints and leases in two stores each reconciler removes the other's address.",
 			Legacy: kubever.Range{From: 9, To: kubever.Newest}, Modern: kubever.Range{From: 9, To: kubever.Newest},
 			Severity: finding.Error,
-			Evidence: finding.Evidence{Seen: "1.15.12 and 1.36.3 with leases in two stores wrote the endpoints alternately, " +
-				"each with its own address alone",
+			Evidence: finding.Evidence{Seen: "1.15.12 and 1.36.3 with leases in two stores wrote the endpoints " +
+				"alternately, each with its own address alone",
 				Damage: []string{"TestLeasesInTwoStores"},
 				Read:   "reconcilers/lease.go of 1.15.12 and 1.36.3; pkg/master/master.go of 1.10.13"},
 			Bad:  example{modernServer: reconcile("lease")}.String(),
