@@ -330,11 +330,6 @@ func (c *Converter) RefusedValues(object *unstructured.Unstructured, minor kubev
 	return found
 }
 
-// objectIn returns the object in a field.
-func objectIn(of *unstructured.Unstructured, field string) map[string]any {
-	return object(of.Object, field)
-}
-
 func isDefinition(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
 }

@@ -37,6 +37,8 @@ var texts = []struct{ name, text, objects string }{
 	{"JSON", `{"kind":"A","metadata":{"name":"a"},"x":"}{\"]"}` + "\n" + `{"kind":"B","metadata":{"name":"b"}}`, "a b"},
 	{"JSON in YAML documents", "---\n{\"kind\":\"A\",\"metadata\":{\"name\":\"a\"}}\n---\nkind: B\nmetadata: {name: " +
 		"b}\n", "a b"},
+	{"JSON in documents that are ended", `{"kind":"A","metadata":{"name":"a"}}` + "\n...\n---\nkind: B\n" +
+		"metadata: {name: b}\n...\n---\n" + `{"kind":"C","metadata":{"name":"c"}}` + "\n...\n", "a b c"},
 	{"a JSON list",
 		`{"apiVersion":"v1","items":[{"kind":"A","metadata":{"name":"a"},"items":[{"kind":"x"}]}, {"kind":"B","metadata":{"name":"b"}}],"kind":"List"}`, "a b"},
 	{"a JSON list of one kind",

@@ -170,15 +170,16 @@ func (s *scanner) blank() ([]byte, error) {
 			if _, err := s.in.Discard(1); err != nil {
 				return space, err
 			}
-		case '-':
+		case '-', '.':
 			line, err := s.in.Peek(4)
-			if !bytes.HasPrefix(line, []byte("---")) || len(line) > 3 && line[3] != '\n' && line[3] != '\r' {
+			mark := bytes.Repeat([]byte{b}, 3)
+			if !bytes.HasPrefix(line, mark) || len(line) > 3 && line[3] != '\n' && line[3] != '\r' {
 				return space, nil
 			}
 			if err != nil && !errors.Is(err, io.EOF) {
 				return space, err
 			}
-			space = append(space, "---"...)
+			space = append(space, mark...)
 			if _, err := s.in.Discard(3); err != nil {
 				return space, err
 			}
