@@ -90,14 +90,21 @@ func (r *Reconciler) componentSecret(ctx context.Context, p *plan.Plan, part *re
 		}
 		return err
 	}
-	data := map[string]any{}
+	data, wanted := map[string]any{}, map[string][]byte{}
 	for _, key := range slices.Sorted(maps.Keys(s.Files)) {
 		content, ok := files[pkiKey(s.Files[key])]
 		if !ok {
 			return fmt.Errorf("%s reads %s, which nothing provides: put it into Secret %s/%s as %s",
 				part.Component.Name, s.Files[key], p.Name, PKIName, pkiKey(s.Files[key]))
 		}
-		data[key] = base64.StdEncoding.EncodeToString(content)
+		data[key], wanted[key] = base64.StdEncoding.EncodeToString(content), content
+	}
+	// Mostly it is as it should be: one request, not two for each component.
+	there := &corev1.Secret{}
+	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: p.Name, Name: s.Name}, there)
+	if err == nil && ours(there, p.Name) && there.Labels[nameLabel] == part.Component.Name &&
+		maps.EqualFunc(there.Data, wanted, bytes.Equal) {
+		return nil
 	}
 	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
 		"metadata": map[string]any{"namespace": p.Name, "name": s.Name,

@@ -267,20 +267,37 @@ func confined(object *unstructured.Unstructured) error {
 // apply applies an object that is not there, or belongs to the control plane.
 func (r *Reconciler) apply(ctx context.Context, object *unstructured.Unstructured, name string) error {
 	mark(object, name)
-	there := &metav1.PartialObjectMetadata{}
-	there.SetGroupVersionKind(object.GroupVersionKind())
-	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(object), there)
-	switch {
-	case err == nil && !ours(there, name):
-		return fmt.Errorf("%s %w", object.GetKind(), foreign(there, name))
-	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+	if !r.known(ctx, object, name) {
+		there := &metav1.PartialObjectMetadata{}
+		there.SetGroupVersionKind(object.GroupVersionKind())
+		err := r.Reader.Get(ctx, client.ObjectKeyFromObject(object), there)
+		switch {
+		case err == nil && !ours(there, name):
+			return fmt.Errorf("%s %w", object.GetKind(), foreign(there, name))
+		case err != nil && !apierrors.IsNotFound(err):
+			return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
 	}
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(FieldManager),
 		client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return nil
+}
+
+// known reports whether the cache has an object as one of the control plane. What it does not have may be there: it
+// holds objects with the labels of fusionctl alone.
+func (r *Reconciler) known(ctx context.Context, object *unstructured.Unstructured, name string) bool {
+	var there client.Object
+	switch object.GetKind() {
+	case "Deployment":
+		there = &appsv1.Deployment{}
+	case "StatefulSet":
+		there = &appsv1.StatefulSet{}
+	default:
+		return false
+	}
+	return r.Client.Get(ctx, client.ObjectKeyFromObject(object), there) == nil && ours(there, name)
 }
 
 func (r *Reconciler) applyWorkload(ctx context.Context, w *transition.Workload) error {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func example(t *testing.T) *api.FusedControlPlane {
+func example(t testing.TB) *api.FusedControlPlane {
 	t.Helper()
 	text, err := examples.FS.ReadFile("hosted-1.15-1.36.yaml")
 	if err != nil {
