@@ -138,6 +138,10 @@ func (s *speller) place(row kubever.Annotation, on carrier, at spot, written map
 			delete(object(on.body, "metadata"), "annotations")
 		}
 		s.changed = true
+	case annotated && heeded && row.Form == "seccomp" && text == "runtime/default" &&
+		!kubever.Behaves(kubever.BehaviourSeccompRuntimeDefault, s.minor):
+		annotations[at.annotation] = "docker/default" // the same, by the name that the release accepts
+		s.changed = true
 	case annotated && !heeded:
 		s.lose(on, at.annotation, text, s.minor.String()+
 			" does not heed the annotation, and no field of it says the same")

@@ -123,3 +123,23 @@ func TestSpellNamesWhatCannotBeSaid(t *testing.T) {
 		t.Errorf("Spell of a custom resource: changed %v, %v", changed, losses)
 	}
 }
+
+// Releases before 1.11 refuse runtime/default in an annotation, and have docker/default for the same.
+func TestSpellNamesProfilesAsTheReleaseDoes(t *testing.T) {
+	c, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for minor, want := range map[kubever.Minor]string{
+		6: "docker/default", 10: "docker/default", 11: "runtime/default"} {
+		const ofPod, ofContainer = "seccomp.security.alpha.kubernetes.io/pod",
+			"container.seccomp.security.alpha.kubernetes.io/a"
+		pod := parse(t, []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","annotations":{"`+ofPod+
+			`":"runtime/default","`+ofContainer+`":"runtime/default"}},"spec":{"containers":[{"name":"a"}]}}`))
+		changed, losses := c.Spell(pod, minor)
+		said := pod.GetAnnotations()
+		if said[ofPod] != want || said[ofContainer] != want || changed != (minor < 11) || len(losses) > 0 {
+			t.Errorf("%s: annotations %v, changed %v, losses %v; want %s", minor, said, changed, losses, want)
+		}
+	}
+}
