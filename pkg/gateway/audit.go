@@ -422,8 +422,15 @@ func (e *record) readable(c *capture, header http.Header) ([]byte, error) {
 
 // decoded is a body in a binary form, as JSON.
 func (e *record) decoded(media string, body []byte, memory *webserver.Reservation) ([]byte, error) {
-	const copies = 8 // of the message, as values of Go, as values of JSON, and as text
-	if err := memory.Grow(e.ctx, copies*int64(len(body))); err != nil {
+	const copies = 72 // of the message, as values of Go and as text: an empty map is a byte of it
+	needed := copies * int64(len(body))
+	if media == runtime.ContentTypeProtobuf {
+		var err error
+		if needed, err = convert.ProtobufBytes(body); err != nil {
+			return nil, err
+		}
+	}
+	if err := memory.Grow(e.ctx, needed); err != nil {
 		return nil, err
 	}
 	switch media {

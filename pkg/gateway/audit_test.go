@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"compress/gzip"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -317,5 +318,28 @@ func TestAuditIsNotAvoidedByHeaders(t *testing.T) {
 		http.StatusCreated, "web", "Connection: Upgrade", "Upgrade: websocket")
 	if e, text := last(t, log); e.RequestObject == nil || !strings.Contains(text, "recorded") {
 		t.Errorf("the body is not in %s", text)
+	}
+}
+
+// TestAuditedBodiesThatAreBombs: what a client sends is decoded for the log before a side has refused it.
+func TestAuditedBodiesThatAreBombs(t *testing.T) {
+	x, log := audited(t, nil)
+	const pods = "/api/v1/namespaces/a/pods"
+	const head = "k8s\x00\n\t\n\x02v1\x12\x03Pod\x12" // what follows is the length of the object
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.say("POST "+pods, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure"}`)
+	}
+	deep := ""
+	for range 3000 {
+		deep = "\n" + string(binary.AppendUvarint(nil, uint64(len(deep)))) + deep
+	}
+	many := strings.Repeat("\x12\x00", 1<<20)
+	many = "\x12" + string(binary.AppendUvarint(nil, uint64(len(many)))) + many
+	for _, test := range []struct{ object, note string }{{deep, "nested"}, {many, "memory"}} {
+		body := head + string(binary.AppendUvarint(nil, uint64(len(test.object)))) + test.object
+		x.ask("POST", pods, body, "Content-Type: application/vnd.kubernetes.protobuf")
+		if e, _ := last(t, log); e.RequestObject != nil || !strings.Contains(e.Annotations[auditUnread], test.note) {
+			t.Errorf("want a note about %q: %q", test.note, e.Annotations)
+		}
 	}
 }
