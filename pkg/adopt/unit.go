@@ -192,7 +192,7 @@ func (u *service) process() error {
 		}
 		if len(unset) > 0 && len(missing) > 0 {
 			return fmt.Errorf("%s: $%s comes from %s, which is not among the files; copy it there, as %s or under "+
-				"its full path", start.place, unset[0], missing[0], path.Base(missing[0]))
+				"its full path; an empty one where the host has none", start.place, unset[0], missing[0], path.Base(missing[0]))
 		}
 		if isScript {
 			if !u.startedBy(script, script.arguments(expanded), variables) && u.named() {
@@ -273,10 +273,14 @@ func (u *service) variables() (map[string]string, []string, error) {
 	}
 	var missing []string
 	for _, d := range u.envFiles {
-		name := strings.TrimPrefix(strings.TrimPrefix(d.value, "-"), "/")
+		name, optional := strings.CutPrefix(d.value, "-")
+		name = strings.TrimPrefix(name, "/")
 		text, found, err := u.environmentFile(name)
 		if err != nil {
 			return nil, nil, err
+		}
+		if !found && optional && u.host != nil {
+			continue // the machine itself has none, which systemd takes as empty
 		}
 		if !found {
 			missing = append(missing, "/"+name)
