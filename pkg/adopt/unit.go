@@ -192,7 +192,8 @@ func (u *service) process() error {
 		}
 		if len(unset) > 0 && len(missing) > 0 {
 			return fmt.Errorf("%s: $%s comes from %s, which is not among the files; copy it there, as %s or under "+
-				"its full path; an empty one where the host has none", start.place, unset[0], missing[0], path.Base(missing[0]))
+				"its full path; an empty one where the host has none",
+				start.place, unset[0], missing[0], path.Base(missing[0]))
 		}
 		if isScript {
 			if !u.startedBy(script, script.arguments(expanded), variables) && u.named() {
