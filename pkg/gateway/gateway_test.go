@@ -49,7 +49,7 @@ type fakeSide struct {
 
 const verbsJSON = `"verbs":["create","delete","deletecollection","get","list","patch","update","watch"]`
 
-func newFakeSide(t *testing.T, version string) *fakeSide {
+func newFakeSide(t testing.TB, version string) *fakeSide {
 	f := &fakeSide{pages: map[string]func(http.ResponseWriter, *http.Request){}}
 	for path, body := range map[string]string{
 		"/version": `{"major":"1","minor":"x","gitVersion":"v` + version + `"}`,
@@ -124,7 +124,7 @@ func (f *fakeSide) config() *rest.Config {
 
 // fixture is a gateway over two fake sides.
 type fixture struct {
-	t              *testing.T
+	t              testing.TB
 	gateway        *Gateway
 	legacy, modern *fakeSide
 	url            string
@@ -132,7 +132,7 @@ type fixture struct {
 	registry       *prometheus.Registry
 }
 
-func newFixture(t *testing.T, more ...func(*Options)) *fixture {
+func newFixture(t testing.TB, more ...func(*Options)) *fixture {
 	t.Helper()
 	f, err := spec.Load("spec.yaml", []byte(`apiVersion: kubefusion.dev/v1alpha1
 kind: FusedControlPlane
@@ -192,7 +192,7 @@ spec:
 	return x
 }
 
-func proxyCertificate(t *testing.T) (cert, key string) {
+func proxyCertificate(t testing.TB) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// measured is a gateway behind TLS, as its sides are, and a client of all three.
+type measured struct {
+	*fixture
+	client *http.Client
+	at     string
+}
+
+func newMeasured(b *testing.B) *measured {
+	b.Helper()
+	m := &measured{fixture: newFixture(b, func(o *Options) { o.Requests = 100 })}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.TLS.VerifiedChains = [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "alice"}, Raw: []byte{1},
+			NotAfter: time.Now().Add(time.Hour)}}}
+		m.gateway.ServeHTTP(w, r)
+	}))
+	b.Cleanup(server.Close)
+	m.at = server.URL
+	roots := x509.NewCertPool()
+	for _, s := range []*httptest.Server{server, m.legacy.server, m.modern.server} {
+		roots.AddCert(s.Certificate())
+	}
+	m.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
+		DisableCompression: true, MaxIdleConnsPerHost: 10}}
+	b.Cleanup(m.client.CloseIdleConnections)
+	return m
+}
+
+func (m *measured) get(b *testing.B, url string) {
+	b.Helper()
+	response, err := m.client.Get(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+		b.Fatal(response.StatusCode, err)
+	}
+}
+
+// against measures one thing against another, in turns, so that what else the machine does is in both. of-direct is
+// the share of the direct throughput, p50-more-ms what the median takes longer.
+func against(b *testing.B, direct, through func()) {
+	b.Helper()
+	direct()
+	through()
+	var took [2][]float64
+	var sum [2]float64
+	for b.Loop() {
+		for i, run := range []func(){direct, through} {
+			began := time.Now()
+			run()
+			ms := float64(time.Since(began)) / float64(time.Millisecond)
+			took[i], sum[i] = append(took[i], ms), sum[i]+ms
+		}
+	}
+	slices.Sort(took[0])
+	slices.Sort(took[1])
+	b.ReportMetric(sum[0]/sum[1], "of-direct")
+	b.ReportMetric(took[1][len(took[1])/2]-took[0][len(took[0])/2], "p50-more-ms")
+}
+
+func listOf(kind, version string, count int, item func(i int) string) string {
+	items := make([]string, count)
+	for i := range items {
+		items[i] = item(i)
+	}
+	return `{"kind":"` + kind + `List","apiVersion":"` + version + `","metadata":{"resourceVersion":"7"},"items":[` +
+		strings.Join(items, ",") + `]}`
+}
+
+// BenchmarkGateway compares the gateway with a direct connection.
+func BenchmarkGateway(b *testing.B) {
+	const pods = "/api/v1/namespaces/a/pods"
+	pod := func(i int) string {
+		return fmt.Sprintf(`{"metadata":{"name":"p-%d","namespace":"a","uid":"u-%d","resourceVersion":"5","labels":{
+			"app":"a"}},"spec":{"containers":[{"name":"c","image":"example.test/image:1","resources":{}}],"nodeName":"n"},
+			"status":{"phase":"Running","podIP":"10.0.0.1","startTime":"2026-01-01T00:00:00Z"}}`, i, i)
+	}
+	workload := func(prefix string) func(int) string {
+		return func(i int) string {
+			return strings.Replace(deployment(fmt.Sprintf("%s-%d", prefix, i), fmt.Sprint(i)), "}}", `},"spec":{"replicas":1,
+				"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[
+				{"name":"c","image":"example.test/image:1"}]}}},"status":{"replicas":1}}`, 1)
+		}
+	}
+	b.Run("get", func(b *testing.B) {
+		m := newMeasured(b)
+		m.modern.say("GET "+pods+"/p", http.StatusOK, pod(1))
+		against(b, func() { m.get(b, m.modern.server.URL+pods+"/p") }, func() { m.get(b, m.at+pods+"/p") })
+	})
+	b.Run("list 10000 pods", func(b *testing.B) {
+		m := newMeasured(b)
+		m.modern.say("GET "+pods, http.StatusOK, listOf("Pod", "v1", 10_000, pod))
+		against(b, func() { m.get(b, m.modern.server.URL+pods) }, func() { m.get(b, m.at+pods) })
+	})
+	b.Run("merged list 2x10000", func(b *testing.B) {
+		m := newMeasured(b)
+		m.legacy.say("GET "+collection, http.StatusOK, listOf("Deployment", "apps/v1", 10_000, workload("l")))
+		m.modern.say("GET "+collection, http.StatusOK, listOf("Deployment", "apps/v1", 10_000, workload("m")))
+		against(b, func() {
+			m.get(b, m.legacy.server.URL+collection)
+			m.get(b, m.modern.server.URL+collection)
+		}, func() { m.get(b, m.at+collection) })
+	})
+	b.Run("converted list 2x1000", func(b *testing.B) {
+		m := newMeasured(b)
+		m.legacy.say("GET "+collection, http.StatusOK, listOf("Deployment", "apps/v1", 1000, workload("l")))
+		m.modern.say("GET "+collection, http.StatusOK, listOf("Deployment", "apps/v1", 1000, workload("m")))
+		beta := strings.Replace(collection, "/v1/", "/v1beta2/", 1)
+		against(b, func() { m.get(b, m.at+collection) }, func() { m.get(b, m.at+beta) })
+	})
+}
+
+// BenchmarkIdleWatches measures what 2,000 watches hold that have no events: together with their client and the side,
+// which are in the same process.
+func BenchmarkIdleWatches(b *testing.B) {
+	const watches = 2000
+	const pods = "/api/v1/namespaces/a/pods"
+	for b.Loop() {
+		m := newMeasured(b)
+		m.modern.page("GET "+pods, func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintln(w, `{"type":"BOOKMARK","object":{}}`)
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+		held := func() float64 {
+			runtime.GC()
+			var s runtime.MemStats
+			runtime.ReadMemStats(&s)
+			return float64(s.HeapInuse+s.StackInuse) / (1 << 20)
+		}
+		before := held()
+		bodies := make([]io.Closer, 0, watches)
+		for range watches {
+			response, err := m.client.Get(m.at + pods + "?watch=1")
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := bufio.NewReaderSize(response.Body, 64).ReadString('\n'); err != nil {
+				b.Fatal(response.StatusCode, err)
+			}
+			bodies = append(bodies, response.Body)
+		}
+		b.ReportMetric(held()-before, "MiB")
+		for _, body := range bodies {
+			body.Close()
+		}
+	}
+}
