@@ -21,18 +21,23 @@ const (
 	limitHeaderBytes = 64 << 10
 )
 
-// Serve serves requests on the listener until the context ends, and then lets those that have begun end within 30
-// seconds. What goes wrong with a connection is logged; nil for no log.
-func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout,
-		IdleTimeout:    idleTimeout,
-		MaxHeaderBytes: limitHeaderBytes,
-	}
+// New returns a server whose connections cost no more than that. What goes wrong with one is logged; nil for no log.
+func New(handler http.Handler, log *slog.Logger) *http.Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout,
+		IdleTimeout:    idleTimeout,
+		MaxHeaderBytes: limitHeaderBytes,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// Serve serves requests on the listener until the context ends, and then lets those that have begun end within 30
+// seconds. What goes wrong with a connection is logged; nil for no log.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
+	server := New(handler, log)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/kubefusion/fusionctl/internal/pause"
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -202,7 +203,7 @@ func (p *process) serve(address string, metrics bool) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for health checks: %w", err)
 	}
-	server := &http.Server{Handler: p.checks(metrics), ReadHeaderTimeout: 10 * time.Second}
+	server := webserver.New(p.checks(metrics), p.log)
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			p.log.Error("health checks stopped", "err", err)
