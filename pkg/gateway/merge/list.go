@@ -29,6 +29,7 @@ type item struct {
 	text            json.RawMessage
 	namespace, name string
 	side            pair.Side
+	at              places // of an object; those of a row are not looked for
 }
 
 const (
@@ -81,10 +82,11 @@ func MergedBytes(lists []*List) int64 {
 
 // ParseList reads an answer. Errors: no list.
 func ParseList(text []byte, side pair.Side) (*List, error) {
-	l := &List{Side: side}
-	if err := decode(text, &l.fields); err != nil {
+	all, err := members(text)
+	if err != nil {
 		return nil, err
 	}
+	l := &List{Side: side, fields: all}
 	metadata, ok := l.fields["metadata"]
 	if !ok {
 		return nil, errors.New("a list without metadata")
@@ -92,12 +94,12 @@ func ParseList(text []byte, side pair.Side) (*List, error) {
 	if err := decode(metadata, &l.meta); err != nil {
 		return nil, err
 	}
-	var items []json.RawMessage
 	raw, ok := l.fields[l.array()]
 	if !ok {
 		return nil, fmt.Errorf("a %q without %s", l.fields.text("kind"), l.array())
 	}
-	if err := decode(raw, &items); err != nil {
+	items, err := elements(raw)
+	if err != nil {
 		return nil, err
 	}
 	delete(l.fields, l.array())
@@ -106,23 +108,38 @@ func ParseList(text []byte, side pair.Side) (*List, error) {
 		if len(text) > limitObjectBytes {
 			return nil, fmt.Errorf("an object has more than %d bytes", limitObjectBytes)
 		}
-		object := text
-		if l.IsTable() {
-			var row struct{ Object json.RawMessage }
-			if err := json.Unmarshal(text, &row); err != nil {
-				return nil, err
-			}
-			object = row.Object
+		if l.items[i], err = l.item(text); err != nil {
+			return nil, err
 		}
-		var meta Meta
-		if object != nil {
-			if err := json.Unmarshal(object, &meta); err != nil {
-				return nil, err
-			}
-		}
-		l.items[i] = item{text, meta.Metadata.Namespace, meta.Metadata.Name, side}
 	}
 	return l, nil
+}
+
+// item is an object of the list, or a row.
+func (l *List) item(text json.RawMessage) (item, error) {
+	it := item{text: text, side: l.Side}
+	if !l.IsTable() {
+		if it.at = find(text); it.at.usual {
+			it.namespace, it.name = it.at.namespace, it.at.name
+			return it, nil
+		}
+	}
+	object := text
+	if l.IsTable() {
+		var row struct{ Object json.RawMessage }
+		if err := json.Unmarshal(text, &row); err != nil {
+			return it, err
+		}
+		object = row.Object
+	}
+	var meta Meta
+	if object != nil {
+		if err := json.Unmarshal(object, &meta); err != nil {
+			return it, err
+		}
+	}
+	it.namespace, it.name = meta.Metadata.Namespace, meta.Metadata.Name
+	return it, nil
 }
 
 // IsTable reports whether the answer is a Table.
@@ -173,10 +190,16 @@ func Lists(lists []*List, version Version, further Token) ([]byte, error) {
 	}
 	first.fields["metadata"] = encode(meta)
 	// The objects are written once: a list may have a hundred megabytes.
-	out := bytes.NewBuffer(make([]byte, 0, MergedBytes(lists)))
-	out.Write(bytes.TrimSuffix(encode(first.fields), []byte("}")))
-	fmt.Fprintf(out, ",%q:[", first.array())
+	out := append(make([]byte, 0, MergedBytes(lists)), bytes.TrimSuffix(encode(first.fields), []byte("}"))...)
+	out = fmt.Appendf(out, ",%q:[", first.array())
 	for i, it := range items {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if it.at.asItStands() {
+			out = it.at.shown(out, it.text, it.side, Version{})
+			continue
+		}
 		var shown []byte
 		var err error
 		if first.IsTable() {
@@ -187,13 +210,9 @@ func Lists(lists []*List, version Version, further Token) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s/%s of the %s side: %w", it.namespace, it.name, it.side, err)
 		}
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		out.Write(shown)
+		out = append(out, shown...)
 	}
-	out.WriteString("]}")
-	return out.Bytes(), nil
+	return append(out, "]}"...), nil
 }
 
 // remaining is the number of objects that are still to come; nil where a side does not say it.
@@ -242,7 +261,7 @@ func (c *column) UnmarshalJSON(text []byte) error {
 
 func (c column) MarshalJSON() ([]byte, error) { return encode(c.text), nil }
 
-func find(columns []column, name string) int {
+func indexOf(columns []column, name string) int {
 	return slices.IndexFunc(columns, func(c column) bool { return c.name == name })
 }
 
@@ -250,7 +269,7 @@ func find(columns []column, name string) int {
 func (c *Columns) add(side pair.Side, table fields) error {
 	own, err := c.take(side, table)
 	for _, each := range own {
-		if find(c.all, each.name) < 0 {
+		if indexOf(c.all, each.name) < 0 {
 			c.all = append(c.all, each)
 		}
 	}
@@ -323,7 +342,7 @@ func (c *Columns) arrange(row fields, side pair.Side) error {
 	shown := make([]json.RawMessage, len(c.all))
 	for i, each := range c.all {
 		shown[i] = encode(unknownCell)
-		if j := find(own, each.name); j >= 0 && j < len(cells) {
+		if j := indexOf(own, each.name); j >= 0 && j < len(cells) {
 			shown[i] = cells[j]
 		}
 	}

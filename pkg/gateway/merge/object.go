@@ -73,6 +73,16 @@ type Meta struct {
 // what has no metadata stays as it is.
 // Returned beside it: the object's own resource version.
 func Read(object []byte, side pair.Side, all Version) (shown []byte, own string, err error) {
+	if json.Valid(object) {
+		if at := find(object); at.asItStands() {
+			return at.shown(nil, object, side, all), at.own(object), nil
+		}
+	}
+	return readDecoded(object, side, all)
+}
+
+// readDecoded is Read of any object.
+func readDecoded(object []byte, side pair.Side, all Version) (shown []byte, own string, err error) {
 	var f fields
 	if err := decode(object, &f); err != nil {
 		return nil, "", err
