@@ -231,8 +231,47 @@ var enforcing = map[string]string{
 }
 
 func lostProtection(p *plan.Plan) []finding.Finding {
-	found := slices.Concat(lostArguments(p), lostPlugins(p))
-	return found
+	return slices.Concat(lostArguments(p), lostAuthorizer(p), changedEvents(p), lostPlugins(p))
+}
+
+// lostAuthorizer reports a webhook that authorizes requests on the legacy side alone.
+func lostAuthorizer(p *plan.Plan) []finding.Finding {
+	const subject = "--authorization-webhook-config-file"
+	modes, _ := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-mode")
+	if !slices.Contains(strings.Split(modes, ","), "Webhook") {
+		return nil
+	}
+	return []finding.Finding{{Subject: subject,
+		Message: "on the legacy side a webhook authorizes requests, too; the modern API server asks the policy " +
+			"alone, so that what the webhook refuses is refused there only where the policy does not allow it",
+		Fix: "give no more by spec.access than the webhook allows, or accept it: accept: [{rule: FUS252, subject: " +
+			subject + ", reason: ...}]"}}
+}
+
+// changedEvents reports audit events that reach a webhook in another version than before.
+func changedEvents(p *plan.Plan) []finding.Finding {
+	const webhook, version = "audit-webhook-config-file", "audit-webhook-version"
+	of := func(side pair.Side) string {
+		if value, ok := sideArg(p, side, kubever.APIServer, version); ok && value != "" {
+			return value
+		}
+		fallback, _ := kubever.Flag(kubever.APIServer, version).Default(p.Side(side).Version.Minor)
+		return fallback
+	}
+	before, _ := sideArg(p, pair.Legacy, kubever.APIServer, webhook)
+	after, _ := sideArg(p, pair.Modern, kubever.APIServer, webhook)
+	legacy, modern := of(pair.Legacy), of(pair.Modern)
+	if before == "" || after == "" || legacy == modern {
+		return nil
+	}
+	if legacy == "" {
+		legacy = "a version before audit.k8s.io/v1"
+	}
+	return []finding.Finding{{Subject: "--" + version, Severity: finding.Info,
+		Message: fmt.Sprintf("the webhook gets events of %s from the legacy API server, and of %s from the modern one",
+			legacy, modern),
+		Fix: "make sure that the receiver reads both, then accept it: accept: [{rule: FUS252, subject: --" + version +
+			", reason: ...}]"}}
 }
 
 func lostArguments(p *plan.Plan) []finding.Finding {

@@ -41,3 +41,37 @@ func TestDefaultsOfTheModernSideAreNotLost(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatTheLegacySideAlsoAsksAndReports: a webhook that authorizes is not asked by the modern API server, and one
+// that gets audit events gets those of the modern version, whatever the legacy one is told or does by default.
+func TestWhatTheLegacySideAlsoAsksAndReports(t *testing.T) {
+	const audit = "audit-webhook-config-file=/etc/kubernetes/audit.yaml"
+	for name, c := range map[string]struct {
+		version, mode string
+		more          []string
+		want          []string
+	}{
+		"neither": {"1.15.12", "Node,RBAC", nil, nil},
+		"a webhook that authorizes": {"1.15.12", "RBAC,Webhook", nil,
+			[]string{"--authorization-webhook-config-file"}},
+		"events of one version": {"1.15.12", "RBAC", []string{audit}, nil},
+		"events of an older, by a flag": {"1.15.12", "RBAC",
+			[]string{audit, "audit-webhook-version=audit.k8s.io/v1beta1"}, []string{"--audit-webhook-version"}},
+		"events of an older by default": {"1.12.10", "RBAC", []string{audit}, []string{"--audit-webhook-version"}},
+		"before there was a flag":       {"1.10.13", "RBAC", []string{audit}, []string{"--audit-webhook-version"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := args(append([]string{"etcd-servers=http://10.0.0.11:2379", "authorization-mode=" + c.mode,
+				"allow-privileged=true", "client-ca-file=/etc/kubernetes/pki/ca.crt"}, c.more...)...)
+			p := plantest.Of(t,
+				example{legacy: c.version, legacySide: "existing: true", legacyServer: server}.String())
+			var got []string
+			for _, f := range slices.Concat(lostAuthorizer(p), changedEvents(p)) {
+				got = append(got, f.Subject)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
