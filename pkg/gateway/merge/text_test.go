@@ -31,7 +31,8 @@ func FuzzRead(f *testing.F) {
 			shown, own, err := Read(object, side, all)
 			want, wantOwn, wantErr := readDecoded(object, side, all)
 			if (err != nil) != (wantErr != nil) || own != wantOwn || err == nil && !equal(t, shown, want) {
-				t.Fatalf("%q is shown as %q, %q, %v; decoded %q, %q, %v", object, shown, own, err, want, wantOwn, wantErr)
+				t.Fatalf("%q is shown as %q, %q, %v; decoded %q, %q, %v", object, shown, own, err, want, wantOwn,
+					wantErr)
 			}
 		}
 	})
