@@ -12,9 +12,12 @@ import (
 	"strings"
 )
 
+// everyPlatform is what a release is for.
+const everyPlatform = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64"
+
 func main() {
 	var r release
-	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "what to build for")
+	platforms := flag.String("platforms", everyPlatform, "what to build for")
 	flag.StringVar(&r.version, "version", "", "version of the release, such as v1.2.3")
 	flag.StringVar(&r.source, "source", "../..", "checkout of fusionctl")
 	flag.StringVar(&r.out, "out", "../../dist", "directory to write to, which must not exist")
