@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -78,19 +77,17 @@ func (a *auditFlags) open(streams Streams) (*gateway.Audit, io.Closer, error) {
 	return made, log, nil
 }
 
+const limitAuditPolicy = 1 << 20
+
 // auditPolicy reads a policy strictly: a rule with an unknown field would record something else than it says.
 func auditPolicy(streams Streams, file string) (*auditinternal.Policy, error) {
-	in, err := openInput(streams, file)
+	data, err := readInput(streams, file, limitAuditPolicy)
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(in, 16<<20))
-	if err := errors.Join(err, in.Close()); err != nil {
-		return nil, err
-	}
-	rules, err := &auditinternal.Policy{}, error(nil)
+	var rules *auditinternal.Policy
 	decoder := serializer.NewCodecFactory(audit.Scheme, serializer.EnableStrict).UniversalDecoder()
-	if _, _, err = decoder.Decode(data, nil, rules); err == nil {
+	if _, _, err = decoder.Decode(data, nil, &auditinternal.Policy{}); err == nil {
 		rules, err = policy.LoadPolicyFromBytes(data)
 	}
 	if err != nil {

@@ -24,8 +24,9 @@ const pluginName = "kubectl-fusion"
 // pluginVerbs are those of the operator that the plugin has as its own.
 var pluginVerbs = []string{"get", "plan", "approve", "history", "back", "manifests"}
 
-// Arguments are the arguments of a command line, whose first word is the program's name. By the plugin's name, verbs
-// are those of the operator, and nothing else: no word of kubectl starts an operator.
+// Arguments are the arguments of a command line, whose first word is the program's name. By the plugin's name the verbs
+// of the operator are its own, and no word at all shows them instead of starting an operator. Every other word is
+// fusionctl's.
 func Arguments(words []string) []string {
 	if len(words) == 0 {
 		return nil

@@ -250,8 +250,8 @@ func TestThePluginPlans(t *testing.T) {
 	}
 }
 
-// TestThePluginStartsNoOperator: verbs are the operator's, and every other word is fusionctl's.
-func TestThePluginStartsNoOperator(t *testing.T) {
+// TestThePluginHasTheVerbsOfTheOperator: and every other word is fusionctl's.
+func TestThePluginHasTheVerbsOfTheOperator(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
 		"kubectl-fusion":                      "operator --help",

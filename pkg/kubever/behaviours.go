@@ -170,6 +170,8 @@ var behaviourNames = [...]string{
 	BehaviourAPIServicesDuel:              "apiservices-duel",
 	BehaviourBoundTokens:                  "bound-tokens",
 	BehaviourCRDAdditionalRefused:         "crd-strict-additional",
+	BehaviourCRDDefaultsRefused:           "crd-defaults-refused",
+	BehaviourCRDRootRefused:               "crd-root-refused",
 	BehaviourCRDServed:                    "crd-served",
 	BehaviourCRDVersionRequired:           "crd-version-required",
 	BehaviourCronJobsMissed:               "cronjob-times-missed",
@@ -196,6 +198,7 @@ var behaviourNames = [...]string{
 	BehaviourLegacyTokenTracking:          "legacy-token-tracking",
 	BehaviourMetadataAnswered:             "metadata-answered",
 	BehaviourMirrorPodsOwned:              "mirror-pods-owned",
+	BehaviourMixedProtocolsRefused:        "mixed-protocols-refused",
 	BehaviourNodeLeasesRead:               "node-leases-read",
 	BehaviourOldAuditPolicies:             "old-audit-policies",
 	BehaviourProtectionFinalizersAdded:    "protection-finalizers-added",
@@ -223,9 +226,6 @@ var behaviourNames = [...]string{
 	BehaviourStaticPodFieldsAsBefore:      "static-pod-fields-as-before",
 	BehaviourStaticPodUIDByFNV:            "static-pod-uid-fnv",
 	BehaviourStaticPodUIDWithHost:         "static-pod-uid-with-host",
-	BehaviourMixedProtocolsRefused:        "mixed-protocols-refused",
-	BehaviourCRDDefaultsRefused:           "crd-defaults-refused",
-	BehaviourCRDRootRefused:               "crd-root-refused",
 }
 
 // String is the name of the behaviour in the table: "bound-tokens".

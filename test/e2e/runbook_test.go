@@ -842,7 +842,7 @@ func (r *runner) executeIn(b *block, place string, shell *rig.Shell) {
 		}
 		// With watches that it does not end, an API server takes 60 s to stop; it refuses every request meanwhile.
 		if took := time.Since(start); took > 30*time.Second && strings.HasPrefix(command, "systemctl restart") {
-			t.Errorf("%q took %s: the API server waited for its clients to end their watches", command, took)
+			t.Errorf("%q took %s: an API server that does not end its watches takes a minute to stop", command, took)
 		}
 		t.Logf("step %s, %s, on %s, %s: %s", b.step, b.kind, place, time.Since(start).Round(100*time.Millisecond),
 			strings.SplitN(command, "\n", 2)[0])

@@ -130,8 +130,8 @@ func (f *fieldFacts) of(at fieldAt) fieldFact {
 	return fact
 }
 
-// saysNothing reports whether a value says nothing: null, or an object or list of nothing. "", 0
-// and false say something.
+// saysNothing reports whether a value says nothing: null, or an object or list of nothing. "", 0 and false say
+// something.
 func saysNothing(value any) bool {
 	switch value := value.(type) {
 	case nil:

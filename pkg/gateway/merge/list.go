@@ -91,7 +91,7 @@ func ParseList(text []byte, side pair.Side) (*List, error) {
 	if !ok {
 		return nil, errors.New("a list without metadata")
 	}
-	if err := decode(metadata, &l.meta); err != nil {
+	if err := json.Unmarshal(metadata, &l.meta); err != nil {
 		return nil, err
 	}
 	raw, ok := l.fields[l.array()]
@@ -285,7 +285,7 @@ func (c *Columns) take(side pair.Side, table fields) ([]column, error) {
 		return nil, fmt.Errorf("columnDefinitions have more than %d bytes", limitColumnBytes)
 	}
 	var own []column
-	if err := decode(raw, &own); err != nil {
+	if err := json.Unmarshal(raw, &own); err != nil {
 		return nil, fmt.Errorf("columnDefinitions: %w", err)
 	}
 	if len(own) > limitColumns {
@@ -301,7 +301,7 @@ func (c *Columns) take(side pair.Side, table fields) ([]column, error) {
 // Event is an event's Table as Read shows it, with the columns of the tables that came before.
 func (c *Columns) Event(table []byte, side pair.Side) ([]byte, error) {
 	var f fields
-	if err := decode(table, &f); err != nil || f.text("kind") != "Table" {
+	if err := json.Unmarshal(table, &f); err != nil || f.text("kind") != "Table" {
 		return table, err
 	}
 	own, err := c.take(side, f)
@@ -314,7 +314,7 @@ func (c *Columns) Event(table []byte, side pair.Side) ([]byte, error) {
 		delete(f, "columnDefinitions")
 	}
 	var rows []fields
-	if err := decode(f["rows"], &rows); err != nil {
+	if err := json.Unmarshal(f["rows"], &rows); err != nil {
 		return nil, fmt.Errorf("rows: %w", err)
 	}
 	for _, row := range rows {
@@ -332,7 +332,7 @@ const unknownCell = "<unknown>"
 // arrange puts the cells of a side's row below the columns of all.
 func (c *Columns) arrange(row fields, side pair.Side) error {
 	var cells []json.RawMessage
-	if err := decode(row["cells"], &cells); err != nil {
+	if err := json.Unmarshal(row["cells"], &cells); err != nil {
 		return fmt.Errorf("cells: %w", err)
 	}
 	own := c.own[side]
@@ -353,7 +353,7 @@ func (c *Columns) arrange(row fields, side pair.Side) error {
 // listed is a row of a list.
 func (c *Columns) listed(it item) (json.RawMessage, error) {
 	var f fields
-	if err := decode(it.text, &f); err != nil {
+	if err := json.Unmarshal(it.text, &f); err != nil {
 		return nil, err
 	}
 	object, err := f.sub("object")

@@ -16,18 +16,6 @@ const SideAnnotation = "kubefusion.dev/side"
 
 type fields map[string]json.RawMessage
 
-// decode reads one JSON value and nothing behind it.
-func decode(text []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	if err := decoder.Decode(into); err != nil {
-		return err
-	}
-	if decoder.More() {
-		return errors.New("want one JSON value")
-	}
-	return nil
-}
-
 func encode(value any) json.RawMessage {
 	var buf bytes.Buffer
 	encoder := json.NewEncoder(&buf)
@@ -42,7 +30,7 @@ func encode(value any) json.RawMessage {
 func (f fields) sub(name string) (fields, error) {
 	var inner fields
 	if raw, ok := f[name]; ok {
-		if err := decode(raw, &inner); err != nil {
+		if err := json.Unmarshal(raw, &inner); err != nil {
 			return nil, fmt.Errorf("%s: want an object: %w", name, err)
 		}
 	}
@@ -84,7 +72,7 @@ func Read(object []byte, side pair.Side, all Version) (shown []byte, own string,
 // readDecoded is Read of any object.
 func readDecoded(object []byte, side pair.Side, all Version) (shown []byte, own string, err error) {
 	var f fields
-	if err := decode(object, &f); err != nil {
+	if err := json.Unmarshal(object, &f); err != nil {
 		return nil, "", err
 	}
 	switch f.text("kind") {
@@ -104,7 +92,7 @@ func readDecoded(object []byte, side pair.Side, all Version) (shown []byte, own 
 // ReadBookmark is the object of a bookmark: a resource version and nothing else.
 func ReadBookmark(object []byte, side pair.Side, all Version) (shown []byte, own string, err error) {
 	var f fields
-	if err := decode(object, &f); err != nil {
+	if err := json.Unmarshal(object, &f); err != nil {
 		return nil, "", err
 	}
 	if own, err = f.read(side, all, false); err == nil && own == "" {
@@ -145,10 +133,10 @@ func (f fields) readTable(side pair.Side, all Version) (own string, err error) {
 	var rows []fields
 	if raw, ok := f["rows"]; ok {
 		var texts []json.RawMessage
-		if err := decode(raw, &texts); err == nil && len(texts) > limitRows {
+		if err := json.Unmarshal(raw, &texts); err == nil && len(texts) > limitRows {
 			return "", fmt.Errorf("%d rows, more than %d", len(texts), limitRows)
 		}
-		if err := decode(raw, &rows); err != nil {
+		if err := json.Unmarshal(raw, &rows); err != nil {
 			return "", fmt.Errorf("rows: %w", err)
 		}
 	}
@@ -185,7 +173,7 @@ func (f fields) readTable(side pair.Side, all Version) (own string, err error) {
 // Errors: no JSON object; a resource version of the other side alone.
 func Write(object []byte, side pair.Side) ([]byte, error) {
 	var f fields
-	if err := decode(object, &f); err != nil {
+	if err := json.Unmarshal(object, &f); err != nil {
 		return nil, err
 	}
 	metadata, err := f.sub("metadata")
@@ -259,7 +247,7 @@ func WritePatch(patch []byte, contentType string, side pair.Side) ([]byte, error
 		return Write(patch, side)
 	}
 	var operations []fields
-	if err := decode(patch, &operations); err != nil {
+	if err := json.Unmarshal(patch, &operations); err != nil {
 		return nil, err
 	}
 	kept := []fields{}
@@ -331,7 +319,7 @@ func (f fields) writeValue(path string, side pair.Side) error {
 		return err
 	}
 	var whole fields
-	if err := decode(written, &whole); err != nil {
+	if err := json.Unmarshal(written, &whole); err != nil {
 		return err
 	}
 	value := json.RawMessage(written)

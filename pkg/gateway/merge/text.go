@@ -146,26 +146,29 @@ func first(text []byte, at span, member string) edit {
 func members(text []byte) (fields, error) {
 	var f fields
 	if !json.Valid(text) {
-		return nil, decode(text, &f) // which says what is wrong
+		return nil, json.Unmarshal(text, &f) // which says what is wrong
 	}
 	f = fields{}
 	if storage.JSONMembers(text, func(key, value []byte) bool {
 		f[string(key)] = value
 		return true
 	}) != nil {
-		return nil, decode(text, &f)
+		return nil, json.Unmarshal(text, &f)
 	}
 	return f, nil
 }
 
 // elements takes an array apart, as members does an object. The text must be valid JSON.
 func elements(text []byte) ([]json.RawMessage, error) {
+	if text[0] != '[' { // null, or an error
+		var none []json.RawMessage
+		err := json.Unmarshal(text, &none)
+		return none, err
+	}
 	var all []json.RawMessage
-	if storage.JSONElements(text, func(value []byte) bool {
+	err := storage.JSONElements(text, func(value []byte) bool {
 		all = append(all, value)
 		return true
-	}) != nil {
-		return all, decode(text, &all) // null, or what is no array
-	}
-	return all, nil
+	})
+	return all, err
 }

@@ -38,6 +38,18 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
+// TestWhatFollowsAnObjectIsAnError: also where it closes what was never opened.
+func TestWhatFollowsAnObjectIsAnError(t *testing.T) {
+	for _, behind := range []string{"]", "}", "{}", "x"} {
+		if _, _, err := Read([]byte(`{"metadata":{}}`+behind), pair.Legacy, Version{}); err == nil {
+			t.Errorf("an object and %q behind it are shown", behind)
+		}
+		if _, err := ParseList([]byte(`{"metadata":{},"items":[]}`+behind), pair.Legacy); err == nil {
+			t.Errorf("a list and %q behind it are one", behind)
+		}
+	}
+}
+
 func equal(t *testing.T, a, b []byte) bool {
 	t.Helper()
 	var values [2]any

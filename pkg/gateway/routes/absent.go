@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -16,7 +17,7 @@ import (
 
 // absent are the versions of built-in resources that no side serves, and that releases have served by default: those
 // that were removed before one of the sides, or came after it. They stand behind the others.
-var absent = func() []kubever.APIResource {
+var absent = sync.OnceValue(func() []kubever.APIResource {
 	list := slices.DeleteFunc(kubever.AllAPIResources(), func(a kubever.APIResource) bool {
 		return !slices.ContainsFunc(kubever.Minors(), a.DefaultOn.Has)
 	})
@@ -25,7 +26,7 @@ var absent = func() []kubever.APIResource {
 			cmp.Compare(a.Name, b.Name))
 	})
 	return list
-}()
+})
 
 // absent routes a resource in a version that no side serves, by conversion on every side that the request needs; nil
 // where that is not possible.

@@ -161,15 +161,16 @@ func New(p *plan.Runtime, s Sources) *Table {
 			t.silent = append(t.silent, silence{gv, side, failed[gv]})
 		}
 	}
-	for i := range absent {
-		gvr := absent[i].WithResource(absent[i].Name)
+	others := absent()
+	for i := range others {
+		gvr := others[i].WithResource(others[i].Name)
 		if _, known := t.index[gvr]; known {
 			continue
 		}
 		if _, err := t.Silent(gvr.GroupVersion()); err != nil {
 			continue
 		}
-		if row := b.absent(&absent[i]); row != nil {
+		if row := b.absent(&others[i]); row != nil {
 			t.index[gvr] = len(t.Rows)
 			t.Rows = append(t.Rows, *row)
 		}
