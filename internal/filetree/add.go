@@ -42,7 +42,7 @@ func add(root *os.Root, f File) error {
 	if err := directories(root, path.Dir(f.Path)); err != nil {
 		return err
 	}
-	partial := path.Join(path.Dir(f.Path), "."+path.Base(f.Path)+".partial")
+	partial := filepath.ToSlash(partialOf(filepath.FromSlash(f.Path)))
 	if err := root.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err // of a process that was killed
 	}

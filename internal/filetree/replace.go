@@ -20,8 +20,8 @@ func WriteFile(file string, data []byte, mode fs.FileMode) error {
 // file of the manifests' directory; it is created anew, because in a directory that others may write to it could be
 // theirs, or a link. Errors: those of write, as they are; what the file system says.
 func Replace(file string, mode fs.FileMode, write func(*bufio.Writer) error) error {
-	partial := filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".partial")
-	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	partial := partialOf(file)
+	if err := RemovePartial(file); err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
 	temp, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -63,6 +63,20 @@ func Replace(file string, mode fs.FileMode, write func(*bufio.Writer) error) err
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	return nil
+}
+
+// partialOf is the temporary name under which a file is written.
+func partialOf(file string) string {
+	return filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".partial")
+}
+
+// RemovePartial removes what a process has left that was killed while it wrote the file: Replace and Add do so before
+// they write, and a caller does that finds the file as it should be, or gone. Errors: what the file system says.
+func RemovePartial(file string) error {
+	if err := os.Remove(partialOf(file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

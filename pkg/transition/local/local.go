@@ -119,7 +119,7 @@ func (h *Host) put(ctx context.Context, host string, f, was *transition.File) er
 	case err != nil:
 		return err
 	case data != nil && bytes.Equal(data, f.Data) && mode == f.Mode:
-		return nil
+		return filetree.RemovePartial(file) // a process may have been killed when only that was left to be done
 	case data == nil && was == nil:
 		root := "/"
 		if h.Rehearsal != "" {
@@ -141,10 +141,15 @@ func (h *Host) remove(host string, f *transition.File) error {
 	file := h.place(host, f.Path)
 	data, _, err := state(file)
 	switch {
-	case err != nil || data == nil:
+	case err != nil:
 		return err
+	case data == nil:
+		return filetree.RemovePartial(file) // of a process that was killed before the file had its name
 	case !bytes.Equal(data, f.Data):
 		return fmt.Errorf("%s: was changed by hand, and is not removed", file)
+	}
+	if err := filetree.RemovePartial(file); err != nil {
+		return err
 	}
 	if err := os.Remove(file); err != nil {
 		return err
