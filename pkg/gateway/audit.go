@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -33,6 +34,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -337,13 +339,8 @@ func (e *record) fill(event *auditinternal.Event) {
 	wantsBody := event.Level.GreaterOrEqual(auditinternal.LevelRequest)
 	body := read("request", e.body, http.Header{"Content-Type": {e.kind}}, wantsBody)
 	if body != nil && event.ObjectRef != nil && (e.verb == "create" || e.verb == "update") {
-		var object struct {
-			Metadata struct {
-				Name, Namespace, ResourceVersion string
-				UID                              types.UID
-			}
-		}
-		if json.Unmarshal(body, &object) == nil { // what is no object has no name
+		var object merge.Meta
+		if utiljson.Unmarshal(body, &object) == nil { // as API servers: a "Name" is not the name
 			o, m := event.ObjectRef, object.Metadata
 			if o.Name == "" {
 				o.Name = m.Name
@@ -351,7 +348,7 @@ func (e *record) fill(event *auditinternal.Event) {
 			if o.Namespace == "" {
 				o.Namespace = m.Namespace
 			}
-			o.UID, o.ResourceVersion = m.UID, m.ResourceVersion
+			o.UID, o.ResourceVersion = types.UID(m.UID), m.ResourceVersion
 		}
 	}
 	if body != nil && wantsBody {

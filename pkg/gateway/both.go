@@ -34,7 +34,7 @@ func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *exchange,
 		return unsupported("%s of %s is not served for both sides at once; /sides/legacy and /sides/modern serve it",
 			info.Verb, row.GroupResource())
 	}
-	if err := g.heeds(r, memory, pair.Sides()...); err != nil {
+	if err := g.heeds(r, info.Subresource, memory, pair.Sides()...); err != nil {
 		return err
 	}
 	b := &both{Gateway: g, exchange: c, row: row, r: r, query: r.URL.Query(), memory: memory}
@@ -133,7 +133,7 @@ func (b *both) list(w http.ResponseWriter) error {
 		version != (merge.Version{}) && (version.Legacy == "" || version.Modern == "") {
 		return invalid("resourceVersion %q is of one object: no list is exactly at it", version)
 	}
-	share := (limit + int64(len(names)) - 1) / int64(len(names))
+	share := limit/int64(len(names)) + min(limit%int64(len(names)), 1)
 	answers, errs := b.each(names, func(name pair.Side) question {
 		q := maps.Clone(query)
 		q.Del("continue")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -68,7 +69,8 @@ type Gateway struct {
 	audit          *auditLog // nil for none
 	memory         *webserver.Budget
 	flights        flights // of users
-	strangers      flights // of addresses
+	strangers      flights // of networks
+	watching       atomic.Int64
 	infos          request.RequestInfoFactory
 	converter      *convert.Converter
 
@@ -252,6 +254,15 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 		return err
 	}
 	defer leave()
+	if c.long {
+		defer g.watching.Add(-1)
+		if limit := int64(g.options.Watches) * limitWatchers; g.watching.Add(1) > limit {
+			busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+				"%d watches and streams of all users are in flight", limit)
+			busy.ErrStatus.Details = unavailableDetails()
+			return busy
+		}
+	}
 	c.reading = g.flights.reading(id.GetName())
 	if err := g.permit(r, c, view); err != nil {
 		return err
@@ -346,7 +357,7 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 	if name == "" {
 		return unsupported("%s of %s is not served: %s", info.Verb, gvr.GroupResource(), row.Why)
 	}
-	if err := g.heeds(r, memory, name); err != nil {
+	if err := g.heeds(r, info.Subresource, memory, name); err != nil {
 		return err
 	}
 	if _, ok := row.As[name]; ok {
@@ -356,7 +367,8 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 }
 
 // heeds refuses what the version of a side would not understand, and so do something else, or never end.
-func (g *Gateway) heeds(r *http.Request, memory *webserver.Reservation, sides ...pair.Side) error {
+func (g *Gateway) heeds(r *http.Request, subresource string, memory *webserver.Reservation,
+	sides ...pair.Side) error {
 	query := r.URL.Query()
 	if len(sides) > 1 && discovery.Flag(query, "sendInitialEvents") {
 		// Each side ends its first events for itself: a client would take those of one side for all.
@@ -365,7 +377,9 @@ func (g *Gateway) heeds(r *http.Request, memory *webserver.Reservation, sides ..
 	for _, name := range sides {
 		minor := g.plan.Side(name).Version.Minor
 		dry, err := query.Has("dryRun"), error(nil)
-		if !dry && r.Method == http.MethodDelete && !kubever.Behaves(kubever.BehaviourDryRunHeeded, minor) {
+		// An eviction has the options of a deletion in it.
+		deletes := r.Method == http.MethodDelete || r.Method == http.MethodPost && subresource == "eviction"
+		if !dry && deletes && !kubever.Behaves(kubever.BehaviourDryRunHeeded, minor) {
 			if dry, err = dryDelete(r, memory); err != nil {
 				return err
 			}
@@ -382,7 +396,7 @@ func (g *Gateway) heeds(r *http.Request, memory *webserver.Reservation, sides ..
 	return nil
 }
 
-// dryDelete reports whether the options in the body of a deletion may ask for a dry run.
+// dryDelete reports whether the options in the body of a deletion, or of an eviction, may ask for a dry run.
 func dryDelete(r *http.Request, memory *webserver.Reservation) (bool, error) {
 	body, err := readAll(r.Context(), r.Body, limitOptionsBytes, memory)
 	if err != nil {
@@ -435,6 +449,10 @@ func (c *exchange) anySide() pair.Side {
 	}
 	return pair.Modern
 }
+
+// limitWatchers is how many users may have as many watches as one may have: each namespace has as many users as its
+// developers create service accounts.
+const limitWatchers = 10
 
 // flights bounds what each user, or each address, has in flight.
 type flights struct {

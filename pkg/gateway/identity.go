@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -195,7 +196,7 @@ func (g *Gateway) authenticate(r *http.Request) (*identity, error) {
 	if err != nil {
 		address = r.RemoteAddr
 	}
-	leave, err := g.strangers.enter(address, false, limitStrangers)
+	leave, err := g.strangers.enter(network(address), false, limitStrangers)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +223,23 @@ func (g *Gateway) authenticate(r *http.Request) (*identity, error) {
 	}
 	return nil, refusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized,
 		"want a client certificate of the cluster's CA, or a bearer token that a side knows")
+}
+
+// network is what one client has of addresses: of IPv6 64 bits of them, since each host may take any of the others.
+func network(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if ip = ip.Unmap(); ip.Is4() {
+		return ip.String()
+	}
+	const bits = 64
+	of, err := ip.Prefix(bits)
+	if err != nil {
+		return address
+	}
+	return of.String()
 }
 
 // isNoToken reports whether the client has shown no token that a side knows, and all sides were asked: an error of API

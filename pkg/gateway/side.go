@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
@@ -39,7 +40,8 @@ type side struct {
 	name    pair.Side
 	base    *url.URL
 	forward http.RoundTripper // with the certificate of the front proxy
-	streams http.RoundTripper // the same over HTTP/1.1, which alone is upgraded
+	streams http.RoundTripper // the same over HTTP/1.1
+	upgrade http.RoundTripper // the same, a connection for each request
 	own     *apiserver.Server // with the gateway's own identity
 	headers plan.ProxyHeaders // in which it believes the front proxy, beside the usual ones
 	others  plan.ProxyHeaders // those of the other side
@@ -72,7 +74,24 @@ func newSide(name pair.Side, own *rest.Config, cert, key string) (*side, error) 
 	if s.streams, err = rest.TransportFor(config); err != nil {
 		return nil, err
 	}
+	s.upgrade = upgrading{config}
 	return s, nil
+}
+
+// upgrading opens a connection for each request. API servers before 1.10.11, 1.11.5 and 1.12.3 pass what comes on a
+// connection whose upgrade was refused on to the kubelet, with their own certificate (CVE-2018-1002105): the next
+// client's request would go there.
+type upgrading struct{ config *rest.Config }
+
+// RoundTrip implements http.RoundTripper.
+func (u upgrading) RoundTrip(r *http.Request) (*http.Response, error) {
+	config, err := rest.TLSConfigFor(u.config) // of the files as they are now
+	if err != nil {
+		return nil, err
+	}
+	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: config, DisableKeepAlives: true,
+		DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second})
+	return transport.RoundTrip(r)
 }
 
 // timely gives up on a server that does not begin to answer.
@@ -119,7 +138,10 @@ type passing struct {
 // upgraded connection.
 func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how passing) {
 	var transport http.RoundTripper = timely{s.forward}
-	if r.Header.Get("Upgrade") != "" || how.proxied {
+	switch {
+	case r.Header.Get("Upgrade") != "":
+		transport = s.upgrade
+	case how.proxied:
 		transport = s.streams
 	}
 	if how.over != nil {

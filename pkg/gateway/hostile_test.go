@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// TestRefusedUpgradesLeaveNoConnection: an old API server goes on to pass what comes on a connection whose upgrade was
+// refused to the kubelet, as itself. No request of another client is sent on it.
+func TestRefusedUpgradesLeaveNoConnection(t *testing.T) {
+	x := newFixture(t)
+	const exec = "/api/v1/namespaces/a/pods/p/exec"
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.page("GET "+exec, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if seen[r.RemoteAddr] {
+				t.Errorf("a second request on the connection from %s", r.RemoteAddr)
+			}
+			seen[r.RemoteAddr] = true
+			status(w, http.StatusBadRequest, "BadRequest")
+		})
+	}
+	for _, user := range []string{"alice", "bob", "alice"} {
+		for _, view := range []string{"", "/sides/legacy", "/sides/modern"} {
+			x.wants("GET", view+exec, "", http.StatusBadRequest, "of the side", "Connection: Upgrade",
+				"Upgrade: SPDY/3.1", "Test-Certificate: "+user)
+		}
+	}
+	if len(seen) != 9 {
+		t.Errorf("%d connections, want 9", len(seen))
+	}
+}
+
+// TestNetworksAreClients: who has one address of a network of IPv6 has them all.
+func TestNetworksAreClients(t *testing.T) {
+	for address, want := range map[string]string{
+		"2001:db8::1": "2001:db8::/64", "2001:db8::ffff:1:2:3": "2001:db8::/64", "2001:db8:0:1::1": "2001:db8:0:1::/64",
+		"fe80::1%eth0": "fe80::/64", "::ffff:10.0.0.1": "10.0.0.1", "10.0.0.1": "10.0.0.1", "::1": "::/64", "": "", "@": "@",
+	} {
+		if got := network(address); got != want {
+			t.Errorf("%q is of %q, want %q", address, got, want)
+		}
+	}
+	x := newFixture(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	x.modern.page(reviews, func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-end
+	})
+	x.legacy.vouch(nil)
+	ask := func(i int) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
+		r.RemoteAddr = fmt.Sprintf("[2001:db8::%x]:1", i+1)
+		r.Header.Set("Authorization", fmt.Sprintf("Bearer %d", i))
+		w := httptest.NewRecorder()
+		x.gateway.ServeHTTP(w, r)
+		return w.Code
+	}
+	answers := make(chan int)
+	for i := range limitStrangers {
+		go func() { answers <- ask(i) }()
+		<-begun
+	}
+	if code := ask(limitStrangers); code != http.StatusTooManyRequests {
+		t.Errorf("one more address of the network is answered %d", code)
+	}
+	close(end)
+	for range limitStrangers {
+		<-answers
+	}
+}
+
+// TestWatchesOfAllAreBounded: service accounts are as many users as somebody wants.
+func TestWatchesOfAllAreBounded(t *testing.T) {
+	x := newFixture(t, func(o *Options) { o.Watches = 1 })
+	const pods = "/api/v1/namespaces/a/pods"
+	begun := make(chan struct{})
+	x.modern.page("GET "+pods, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		http.NewResponseController(w).Flush()
+		begun <- struct{}{}
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for i := range limitWatchers {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.url+pods+"?watch=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Test-Certificate", fmt.Sprintf("user-%d", i))
+		go func() {
+			if response, err := http.DefaultClient.Do(r); err == nil {
+				defer response.Body.Close()
+				<-ctx.Done()
+			}
+		}()
+		<-begun
+	}
+	x.wants("GET", pods+"?watch=true", "", http.StatusTooManyRequests, "of all users", "Test-Certificate: one-more")
+	x.modern.say("GET "+pods, http.StatusOK, `{"kind":"PodList"}`)
+	x.wants("GET", pods, "", http.StatusOK, "PodList", "Test-Certificate: one-more")
+}
+
+// TestAuditNamesWhatWasCreated: a name in another case is one to encoding/json, and none to API servers.
+func TestAuditNamesWhatWasCreated(t *testing.T) {
+	x, log := audited(t, nil)
+	x.legacy.say("GET "+collection+"/evil", http.StatusNotFound, "{}")
+	x.modern.say("POST "+collection, http.StatusCreated, deployment("evil", "u"))
+	x.wants("POST", collection, `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"evil","Name":"harmless",
+		"UID":"other"},"Metadata":{"name":"harmless"}}`, http.StatusCreated, "evil")
+	if e, text := last(t, log); e.ObjectRef.Name != "evil" || e.ObjectRef.UID != "" {
+		t.Errorf("the event is about %q: %s", e.ObjectRef.Name, text)
+	}
+}
+
+// TestHugeLimitsAreShared: what each side is asked for is no negative number.
+func TestHugeLimitsAreShared(t *testing.T) {
+	x := newFixture(t)
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.say("GET "+collection, http.StatusOK, emptyList)
+	}
+	for limit, want := range map[int64]string{math.MaxInt64: "4611686018427387904", 3: "2", 2: "1", 1: "1"} {
+		x.wants("GET", fmt.Sprintf("%s?limit=%d", collection, limit), "", http.StatusOK, "")
+		if r, _ := x.legacy.last(collection); r.URL.Query().Get("limit") != want {
+			t.Errorf("limit=%d: the side is asked for %s", limit, r.URL.RawQuery)
+		}
+	}
+}
+
+// TestDryRunsAreNotDone: an old API server deletes, and evicts, whatever the options in the body say.
+func TestDryRunsAreNotDone(t *testing.T) {
+	x := newFixture(t)
+	old, err := kubever.Parse("1.10.13")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.gateway.plan.Side(pair.Legacy).Version = old
+	const pod = "/api/v1/namespaces/a/pods/p"
+	for _, c := range []struct{ method, path, subresource, body string }{
+		{http.MethodDelete, pod, "", `{"dryRun":["All"]}`},
+		{http.MethodDelete, pod + "?dryRun=All", "", ""},
+		{http.MethodPatch, pod + "?dryRun=All", "", ""},
+		{http.MethodPost, pod + "/eviction", "eviction", `{"metadata":{"name":"p"},"deleteOptions":{"dryRun":["All"]}}`},
+		{http.MethodPost, pod + "/eviction", "eviction", `{"deleteOptions":{"dr\u0079Run":["\u0041ll"]}}`},
+	} {
+		for _, side := range pair.Sides() {
+			memory := x.gateway.memory.Reserve()
+			r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, strings.NewReader(c.body))
+			err := x.gateway.heeds(r, c.subresource, memory, side)
+			memory.Release()
+			if side == pair.Legacy && (err == nil || !strings.Contains(err.Error(), "does not know dryRun")) {
+				t.Errorf("%s %s %s is done: %v", c.method, c.path, c.body, err)
+			}
+			if side == pair.Modern && err != nil {
+				t.Errorf("%s %s %s: %v", c.method, c.path, c.body, err)
+			}
+		}
+	}
+}
