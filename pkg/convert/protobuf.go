@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,31 +13,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// limitNesting bounds messages within messages: those of CRDs hold themselves, and a decoder that calls itself for each
-// ends the process at some millions of bytes. No schema that an API server accepts comes near it.
-const limitNesting = 1000
-
 // ProtobufBytes is an upper estimate of what decoding a message takes, as values of Go and of JSON: an element of a
 // list may be two bytes, and a structure of a kilobyte. Errors: messages are nested too deeply to be decoded.
 func ProtobufBytes(data []byte) (int64, error) {
-	const each, scalar = 2 << 10, 64
-	walks := []storage.ProtoWalk{storage.WalkProto(bytes.TrimPrefix(data, []byte("k8s\x00")))}
-	size := int64(0)
-	for len(walks) > 0 {
-		walk := &walks[len(walks)-1]
-		switch {
-		case !walk.Next(): // its end, or a text that is no message
-			walks = walks[:len(walks)-1]
-		case walk.Type != protowire.BytesType:
-			size += scalar
-		default:
-			if size += each + int64(len(walk.Bytes)); len(walks) == limitNesting {
-				return 0, fmt.Errorf("messages are nested more than %d times", limitNesting)
-			}
-			walks = append(walks, storage.WalkProto(walk.Bytes))
-		}
-	}
-	return size, nil
+	return storage.DecodedProtoBytes(bytes.TrimPrefix(data, []byte("k8s\x00")))
 }
 
 // DecodeProtobuf reads an object as servers store and send it: the bytes k8s\0, then the kind and the message.

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -130,4 +131,31 @@ func ProtoBytes(message []byte, field protowire.Number) []byte {
 		return nil
 	}
 	return found
+}
+
+// limitNesting bounds messages within messages: those of CRDs hold themselves, and a decoder that calls itself for each
+// ends the process at some millions of bytes. No schema that an API server accepts comes near it.
+const limitNesting = 1000
+
+// DecodedProtoBytes is an upper estimate of what decoding a message takes, as values of Go and of JSON: an element of a
+// list may be two bytes, and a structure of a kilobyte. Errors: messages are nested too deeply to be decoded.
+func DecodedProtoBytes(message []byte) (int64, error) {
+	const each, scalar = 2 << 10, 64
+	walks := []ProtoWalk{WalkProto(message)}
+	size := int64(0)
+	for len(walks) > 0 {
+		walk := &walks[len(walks)-1]
+		switch {
+		case !walk.Next(): // its end, or a text that is no message
+			walks = walks[:len(walks)-1]
+		case walk.Type != protowire.BytesType:
+			size += scalar
+		default:
+			if size += each + int64(len(walk.Bytes)); len(walks) == limitNesting {
+				return 0, fmt.Errorf("messages are nested more than %d times", limitNesting)
+			}
+			walks = append(walks, WalkProto(walk.Bytes))
+		}
+	}
+	return size, nil
 }

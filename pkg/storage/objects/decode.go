@@ -45,8 +45,18 @@ func decodeTree(e *storage.Envelope) (object map[string]any, err error) {
 	return object, err
 }
 
+// limitDecodedBytes bounds what a stored message takes decoded: far more than any that an API server validates.
+const limitDecodedBytes = 512 << 20
+
 func decodeProtobuf(e *storage.Envelope) (map[string]any, error) {
 	apiVersion, kind := string(e.APIVersion), string(e.Kind)
+	switch size, err := storage.DecodedProtoBytes(e.Body); {
+	case err != nil:
+		return nil, fmt.Errorf("%w: decoding %s %s: %w", storage.ErrUnreadable, apiVersion, kind, err)
+	case size > limitDecodedBytes:
+		return nil, fmt.Errorf("%w: decoding %s %s: takes more than %d MiB", storage.ErrUnreadable, apiVersion, kind,
+			limitDecodedBytes>>20)
+	}
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", storage.ErrUnreadable, err)

@@ -303,3 +303,22 @@ func findInNestedLists(t testing.TB, depth int) error {
 	var finder objects.Finder
 	return finder.Find(&e, &pair.View{Drops: []string{"spec.hostname"}}, func(string, bool) {})
 }
+
+// TestValuesThatAreBombs: two bytes of a stored value are an element, of many times as much.
+func TestValuesThatAreBombs(t *testing.T) {
+	pod := func(elements int) []byte {
+		return store(t, false, corev1.SchemeGroupVersion, &corev1.Pod{Spec: corev1.PodSpec{
+			ImagePullSecrets: make([]corev1.LocalObjectReference, elements)}})
+	}
+	if _, err := objects.Decode(pod(1000)); err != nil {
+		t.Error(err)
+	}
+	if _, err := objects.Decode(pod(500_000)); !errors.Is(err, storage.ErrUnreadable) ||
+		!strings.Contains(err.Error(), "takes more than 512 MiB") {
+		t.Errorf("half a million elements: %v", err)
+	}
+	large := &corev1.ConfigMap{Data: map[string]string{"a": strings.Repeat("text, of many lines\n", 60_000)}}
+	if _, err := objects.Decode(store(t, false, corev1.SchemeGroupVersion, large)); err != nil {
+		t.Errorf("a large text: %v", err)
+	}
+}
