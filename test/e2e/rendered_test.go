@@ -240,7 +240,7 @@ func (f *nodesPair) logsOnFailure() {
 			out, err := n.Run(context.WithoutCancel(f.t.Context()), "sh", "-c",
 				`ctr -n k8s.io containers ls | tail -n +2; systemctl --no-pager --state=failed 2>/dev/null
 				for f in $(ls -rt /var/log/pods/kube-system_*/*/*.log /var/log/kube-*.log /var/log/etcd*.log 2>/dev/null |
-					tail -n 24); do echo "== $f"; tail -n 8 "$f" | cut -c1-400; done`)
+					tail -n 24); do echo "== $f"; tail -n 5 "$f" | cut -c1-250; done`)
 			f.t.Logf("on %s: %v\n%s", n.Name, err, out)
 		}
 	})

@@ -127,9 +127,16 @@ func runInNamespaces(t *testing.T, dir string, env []string) error {
 	err = runOnThread(command)
 	if err != nil {
 		text, _ := os.ReadFile(out.Name())
-		return fmt.Errorf("%w\n%s", err, text)
+		return fmt.Errorf("%w\n%s\nWhat the test itself said last:\n%s", err, text, saidLast(string(text)))
 	}
 	return nil
+}
+
+// saidLast is what a test said itself, without the logs that follow it, which are long: what is kept of the output of
+// a run may be its end.
+func saidLast(output string) string {
+	said := regexp.MustCompile(`(?m)^ +\w+_test\.go:\d+: .{0,400}`).FindAllString(output, -1)
+	return strings.Join(said[max(0, len(said)-12):], "\n")
 }
 
 // runOnThread runs a command whose end the kernel ties to that of the thread which started it.
