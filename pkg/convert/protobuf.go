@@ -19,11 +19,17 @@ func ProtobufBytes(data []byte) (int64, error) {
 	return storage.DecodedProtoBytes(bytes.TrimPrefix(data, []byte("k8s\x00")))
 }
 
+// limitDecodedBytes bounds what a message takes decoded: far more than one that a server stores.
+const limitDecodedBytes = 512 << 20
+
 // DecodeProtobuf reads an object as servers store and send it: the bytes k8s\0, then the kind and the message.
 // Errors: a kind that has no Go type in Kubernetes 1.36 cannot be read; its message could not be told from another's.
 func (c *Converter) DecodeProtobuf(data []byte) (*unstructured.Unstructured, error) {
-	if _, err := ProtobufBytes(data); err != nil {
+	switch size, err := ProtobufBytes(data); {
+	case err != nil:
 		return nil, fmt.Errorf("decoding protobuf: %w", err)
+	case size > limitDecodedBytes:
+		return nil, fmt.Errorf("decoding protobuf: takes more than %d MiB", limitDecodedBytes>>20)
 	}
 	object, gvk, err := protobuf.NewSerializer(c.scheme, c.scheme).Decode(data, nil, nil)
 	switch {

@@ -51,6 +51,9 @@ func TestMessagesThatAreBombs(t *testing.T) {
 	if size, err := ProtobufBytes(pod); err != nil || size < int64(len(pod))*1000 {
 		t.Errorf("a pod of a million containers takes %d bytes, %v", size, err)
 	}
+	if _, err := c.DecodeProtobuf(pod); err == nil || !strings.Contains(err.Error(), "takes more than 512 MiB") {
+		t.Errorf("a pod of a million containers: %v", err)
+	}
 	if size, err := ProtobufBytes([]byte("k8s\x00\xff\xff")); err != nil || size > 4096 {
 		t.Errorf("what is no message takes %d bytes, %v", size, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -115,6 +116,32 @@ func TestAliasesThatAreBombs(t *testing.T) {
 		}
 		if _, err := part.Decode(); err == nil || !strings.Contains(err.Error(), "aliases") {
 			t.Errorf("Decode = %v", err)
+		}
+	}
+}
+
+// TestObjectsOfManyObjectsAreRefused: two bytes of a list are ten kilobytes on the way to another version.
+func TestObjectsOfManyObjectsAreRefused(t *testing.T) {
+	texts := map[string]func(n int) string{
+		"JSON": func(n int) string {
+			return `{"kind":"Pod","text":"{{{{\"{","a":[` + strings.Repeat("{},", n) + `{}]}`
+		},
+		"flow":  func(n int) string { return "kind: Pod\na: [" + strings.Repeat("{},", n) + "]\n" },
+		"block": func(n int) string { return "kind: Pod\na:\n" + strings.Repeat("- {}\n", n) },
+	}
+	for name, text := range texts {
+		for n, refused := range map[int]bool{mapsLimit - 10: false, mapsLimit + 10: true} {
+			for part, err := range Parts(strings.NewReader(text(n))) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !part.Object {
+					continue
+				}
+				if _, err := part.Decode(); errors.Is(err, errManyMaps) != refused || !refused && err != nil {
+					t.Errorf("%s of %d: %v", name, n, err)
+				}
+			}
 		}
 	}
 }

@@ -47,6 +47,9 @@ func (p Part) Decode() (*Object, error) {
 }
 
 func (p Part) decodeJSON() (*Object, error) {
+	if mapsIn(p.Text) > mapsLimit {
+		return nil, &SyntaxError{p.Document, p.Line, errManyMaps}
+	}
 	var value map[string]any
 	strict, err := kjson.UnmarshalStrict(p.Text, &value, kjson.DisallowDuplicateFields)
 	if err != nil {
@@ -61,6 +64,24 @@ func (p Part) decodeJSON() (*Object, error) {
 		object.Duplicates = duplicatesOf(p.Text, p.Line)
 	}
 	return object, err
+}
+
+// mapsIn is how many objects JSON has within it.
+func mapsIn(text []byte) (count int) {
+	inside, escaping := false, false
+	for _, c := range text {
+		switch {
+		case escaping:
+			escaping = false
+		case inside:
+			escaping, inside = c == '\\', c != '"'
+		case c == '"':
+			inside = true
+		case c == '{':
+			count++
+		}
+	}
+	return count
 }
 
 // duplicatesOf finds the fields that a well-formed object gives twice.
@@ -190,6 +211,7 @@ func describe(node *yaml.Node) string {
 type yamlDecoder struct {
 	part  Part
 	nodes int // visited, aliases each time: a few lines can stand for billions
+	maps  int
 
 	duplicates []Duplicate
 }
@@ -197,7 +219,12 @@ type yamlDecoder struct {
 const (
 	depthLimit = 200
 	nodesLimit = 4 << 20
+	// mapsLimit is far above what a server stores. An empty one is two bytes, and a structure of ten kilobytes while an
+	// object goes from version to version.
+	mapsLimit = 100_000
 )
+
+var errManyMaps = fmt.Errorf("more than %d objects within one", mapsLimit)
 
 func (d *yamlDecoder) fail(node *yaml.Node, format string, args ...any) error {
 	return &SyntaxError{d.part.Document, d.part.Line + node.Line - 1, fmt.Errorf(format, args...)}
@@ -227,6 +254,9 @@ func (d *yamlDecoder) value(node *yaml.Node, depth int) (any, error) {
 }
 
 func (d *yamlDecoder) mapping(node *yaml.Node, depth int) (any, error) {
+	if d.maps++; d.maps > mapsLimit {
+		return nil, d.fail(node, "%w", errManyMaps)
+	}
 	object := make(map[string]any, len(node.Content)/2)
 	var merged []*yaml.Node
 	for i := 0; i < len(node.Content); i += 2 {
