@@ -60,13 +60,8 @@ func (c *Converter) Differing(in, out *unstructured.Unstructured) (*DifferingDef
 	if err != nil {
 		return nil, err
 	}
-	forgetEqual(reflect.ValueOf(target), reflect.ValueOf(after))
-	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(target)
-	if err != nil {
-		return nil, err
-	}
-	is, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
-	if err != nil {
+	was, is, err := unequal(reflect.ValueOf(target).Elem(), reflect.ValueOf(after).Elem())
+	if err != nil || was == nil {
 		return nil, err
 	}
 	if r.schema != nil {
@@ -80,30 +75,6 @@ func (c *Converter) Differing(in, out *unstructured.Unstructured) (*DifferingDef
 		}
 	}
 	return &DifferingDefaults{from: from, to: to, fields: d.fields}, nil
-}
-
-// forgetEqual takes what two objects of one type share out of both: writing Go types as maps costs more than comparing
-// them.
-func forgetEqual(a, b reflect.Value) {
-	for a.Kind() == reflect.Pointer {
-		if a.IsNil() || b.IsNil() {
-			return
-		}
-		a, b = a.Elem(), b.Elem()
-	}
-	if a.Kind() != reflect.Struct {
-		return
-	}
-	for i := range a.NumField() {
-		switch left, right := a.Field(i), b.Field(i); {
-		case !left.CanSet():
-		case reflect.DeepEqual(left.Interface(), right.Interface()):
-			left.SetZero()
-			right.SetZero()
-		default:
-			forgetEqual(left, right)
-		}
-	}
 }
 
 // Losses names the fields.

@@ -30,7 +30,7 @@ type Object struct {
 	Part
 	Duplicates []Duplicate
 	Value      map[string]any // whole numbers are int64, others float64
-	node       *yaml.Node     // the mapping, for YAML
+	node       *yaml.Node     // the mapping, where decodeNodes read it
 }
 
 // Decode reads the object of a part; nil for a part that holds nothing but null.
@@ -59,7 +59,7 @@ func (p Part) decodeJSON() (*Object, error) {
 		}
 		return nil, &SyntaxError{p.Document, line, err}
 	}
-	object, err := p.object(value, nil)
+	object, err := p.object(value)
 	if len(strict) > 0 && object != nil {
 		object.Duplicates = duplicatesOf(p.Text, p.Line)
 	}
@@ -123,16 +123,31 @@ func duplicatesOf(text []byte, line int) (duplicates []Duplicate) {
 	}
 }
 
-func (p Part) object(value map[string]any, node *yaml.Node) (*Object, error) {
+func (p Part) object(value map[string]any) (*Object, error) {
 	if value == nil {
 		return nil, nil
 	}
-	return &Object{Part: p, Value: value, node: node}, nil
+	return &Object{Part: p, Value: value}, nil
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
+// decodeYAML reads what the lines of most manifests say without the library, which is asked for the rest.
 func (p Part) decodeYAML() (*Object, error) {
+	value, ok := plainYAML(p.Text)
+	if list, isList := value.([]any); ok && p.Item > 0 {
+		if ok = isList && len(list) == 1; ok {
+			value = list[0]
+		}
+	}
+	if object, isObject := value.(map[string]any); ok && isObject {
+		return p.object(object)
+	}
+	return p.decodeNodes()
+}
+
+// decodeNodes reads the nodes of a YAML document, which know their lines, and what they say.
+func (p Part) decodeNodes() (*Object, error) {
 	var document yaml.Node
 	err := yaml.Unmarshal(p.Text, &document)
 	if err == nil {
@@ -170,8 +185,8 @@ func (p Part) decodeYAML() (*Object, error) {
 	case nil:
 		return nil, nil
 	case map[string]any:
-		object, err := p.object(value, node)
-		object.Duplicates = d.duplicates
+		object, err := p.object(value)
+		object.Duplicates, object.node = d.duplicates, node
 		return object, err
 	default:
 		return nil, d.fail(node, "%w, found %s", ErrNoObject, describe(node))

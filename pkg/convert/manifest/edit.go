@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -103,8 +104,16 @@ func (o *Object) editYAML(value map[string]any) ([]byte, error) {
 	if otherBreaks(o.Text) || len(o.Duplicates) > 0 {
 		return nil, errNotInPlace
 	}
+	node := o.node
+	if node == nil {
+		read, err := o.decodeNodes()
+		if err != nil || read == nil {
+			return nil, cmp.Or(err, errNotInPlace)
+		}
+		node = read.node
+	}
 	e := editor{lines: strings.SplitAfter(string(o.Text), "\n")}
-	if err := e.mapping(o.node, o.Value, value); err != nil {
+	if err := e.mapping(node, o.Value, value); err != nil {
 		return nil, err
 	}
 	p := o.Part
@@ -112,7 +121,7 @@ func (o *Object) editYAML(value map[string]any) ([]byte, error) {
 	if hasCarriageReturns(o.Text) {
 		p.Text = withCarriageReturns(p.Text)
 	}
-	again, err := p.Decode()
+	again, err := p.decodeNodes()
 	if err != nil {
 		return nil, err
 	}

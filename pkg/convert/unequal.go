@@ -1,0 +1,184 @@
+package convert
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// unequal writes what differs between two objects of one Go type as the maps that their JSON is, without their kinds,
+// their status and their metadata but for the labels; nil for both where nothing does. Writing objects whole and
+// comparing the maps costs several times as much.
+func unequal(a, b reflect.Value) (left, right map[string]any, err error) {
+	for _, field := range fieldsOf(a.Type()) {
+		l, r := a.Field(field.index), b.Field(field.index)
+		switch {
+		case l.Type() == reflect.TypeFor[metav1.TypeMeta](), field.name == "status":
+			continue
+		case l.Type() == reflect.TypeFor[metav1.ObjectMeta]():
+			l, r = l.FieldByName("Labels"), r.FieldByName("Labels")
+			if same(l, r) {
+				continue
+			}
+			left, right = put(left, right, field.name, map[string]any{}, map[string]any{})
+			lm, rm := left[field.name].(map[string]any), right[field.name].(map[string]any)
+			if lm["labels"], err = valueOf(l); err == nil {
+				rm["labels"], err = valueOf(r)
+			}
+		default:
+			left, right, err = field.unequal(l, r, left, right)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return left, right, nil
+}
+
+// jsonField is a field of a Go type, as its JSON names it.
+type jsonField struct {
+	index     int
+	name      string // "" for one whose fields stand in for it
+	omitEmpty bool
+}
+
+var jsonFields sync.Map // reflect.Type -> []jsonField
+
+// fieldsOf lists the fields of a struct; nil for one that writes itself, or holds what is its own.
+func fieldsOf(t reflect.Type) []jsonField {
+	if known, ok := jsonFields.Load(t); ok {
+		return known.([]jsonField)
+	}
+	var fields []jsonField
+	own := reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]())
+	for i := range t.NumField() {
+		name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if own = own || !t.Field(i).IsExported(); own {
+			fields = nil
+			break
+		}
+		if name == "" && !t.Field(i).Anonymous {
+			name = t.Field(i).Name
+		}
+		if name != "-" {
+			fields = append(fields, jsonField{i, name, slices.Contains(strings.Split(options, ","), "omitempty")})
+		}
+	}
+	jsonFields.Store(t, fields)
+	return fields
+}
+
+// unequal adds what differs in a field.
+func (f jsonField) unequal(a, b reflect.Value, left, right map[string]any) (_, _ map[string]any, err error) {
+	omitA, omitB := f.omitEmpty && isZero(a), f.omitEmpty && isZero(b)
+	if a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil() && a.Elem().Kind() == reflect.Struct {
+		a, b = a.Elem(), b.Elem()
+	}
+	if a.Kind() == reflect.Struct && fieldsOf(a.Type()) != nil {
+		var l, r map[string]any
+		if f.name == "" {
+			l, r = left, right
+		}
+		for _, field := range fieldsOf(a.Type()) {
+			if l, r, err = field.unequal(a.Field(field.index), b.Field(field.index), l, r); err != nil {
+				return nil, nil, err
+			}
+		}
+		switch {
+		case f.name == "":
+			return l, r, nil
+		case l == nil:
+			return left, right, nil
+		}
+		left, right = put(left, right, f.name, l, r)
+		return left, right, nil
+	}
+	if same(a, b) {
+		return left, right, nil
+	}
+	var l, r any
+	if !omitA {
+		if l, err = valueOf(a); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !omitB {
+		if r, err = valueOf(b); err != nil {
+			return nil, nil, err
+		}
+	}
+	left, right = put(left, right, f.name, l, r)
+	return left, right, nil
+}
+
+// put sets a field of both, where there is something to say.
+func put(left, right map[string]any, name string, l, r any) (map[string]any, map[string]any) {
+	if left == nil {
+		left, right = map[string]any{}, map[string]any{}
+	}
+	if l != nil {
+		left[name] = l
+	}
+	if r != nil {
+		right[name] = r
+	}
+	return left, right
+}
+
+// isZero reports whether a value is left out of JSON where it may be.
+func isZero(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Map, reflect.Slice:
+		return v.Len() == 0
+	case reflect.Struct:
+		return false
+	default:
+		return v.IsZero()
+	}
+}
+
+func same(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Pointer:
+		if a.IsNil() || b.IsNil() {
+			return a.IsNil() && b.IsNil()
+		}
+		return same(a.Elem(), b.Elem())
+	case reflect.Bool, reflect.String, reflect.Int, reflect.Int32, reflect.Int64:
+		return a.Equal(b)
+	default:
+		return reflect.DeepEqual(a.Interface(), b.Interface())
+	}
+}
+
+// valueOf is what the JSON of a Go value says.
+func valueOf(v reflect.Value) (any, error) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		switch v.Type().Elem().Kind() {
+		case reflect.Struct:
+		default:
+			if v.IsNil() {
+				return nil, nil
+			}
+			return valueOf(v.Elem())
+		}
+	case reflect.Bool:
+		return v.Bool(), nil
+	case reflect.String:
+		return v.String(), nil
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return v.Int(), nil
+	}
+	text, err := json.Marshal(v.Interface())
+	if err != nil {
+		return nil, err
+	}
+	var value any
+	return value, kjson.Unmarshal(text, &value)
+}
