@@ -2,6 +2,9 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"math"
 	"net/http"
@@ -9,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -167,6 +171,44 @@ func TestDryRunsAreNotDone(t *testing.T) {
 			}
 			if side == pair.Modern && err != nil {
 				t.Errorf("%s %s %s: %v", c.method, c.path, c.body, err)
+			}
+		}
+	}
+}
+
+// TestCertificatesExpire: TLS verifies a certificate when a connection begins, and a connection may last.
+func TestCertificatesExpire(t *testing.T) {
+	x := newFixture(t)
+	x.modern.say("GET /api/v1/namespaces/a/pods", http.StatusOK, "{}")
+	for ends, want := range map[time.Duration]int{time.Hour: http.StatusOK, -time.Second: http.StatusUnauthorized} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/namespaces/a/pods", nil)
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Raw: []byte{1},
+			Subject: pkix.Name{CommonName: "alice"}, NotAfter: time.Now().Add(ends)}}}}
+		w := httptest.NewRecorder()
+		x.gateway.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("a certificate that ends in %v is answered %d, want %d", ends, w.Code, want)
+		}
+	}
+}
+
+// TestCredentialsBesideACertificateReachNoSide: a side would believe the token before the front proxy.
+func TestCredentialsBesideACertificateReachNoSide(t *testing.T) {
+	x := newFixture(t)
+	const pods = "/api/v1/namespaces/a/pods"
+	x.modern.say("GET "+pods, http.StatusOK, "{}")
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.say("GET "+collection, http.StatusOK, emptyList)
+	}
+	for _, credential := range []string{"Bearer of-another", "Basic cm9vdDpyb290"} {
+		x.wants("GET", pods, "", http.StatusOK, "{}", "Authorization: "+credential)
+		x.wants("GET", collection, "", http.StatusOK, "", "Authorization: "+credential)
+		for path, sides := range map[string][]*fakeSide{pods: {x.modern}, collection: {x.legacy, x.modern}} {
+			for _, side := range sides {
+				if r, _ := side.last(path); r.Header.Get("Authorization") != "" ||
+					r.Header.Get("X-Remote-User") != "alice" {
+					t.Errorf("%s: a side is told of %v", path, r.Header)
+				}
 			}
 		}
 	}

@@ -112,7 +112,11 @@ func TestRecordsAreAboutTheirControlPlaneAlone(t *testing.T) {
 			"{sources: [{serviceAccountToken: {path: token}}]}}\n"),
 		"a port of the node": replaced("- containerPort: ", "- hostPort: 443\n          containerPort: "),
 		"a priority":         replaced(podSpec, podSpec+"      priorityClassName: system-node-critical\n"),
-		"every node":         replaced(podSpec, podSpec+"      tolerations: [{operator: Exists}]\n"),
+		"no pod of another beside its own": replaced("          preferredDuringSchedulingIgnoredDuringExecution:\n",
+			"          requiredDuringSchedulingIgnoredDuringExecution:\n          - {namespaceSelector: {}, "+
+				"labelSelector: {}, topologyKey: kubernetes.io/hostname}\n"+
+				"          preferredDuringSchedulingIgnoredDuringExecution:\n"),
+		"every node": replaced(podSpec, podSpec+"      tolerations: [{operator: Exists}]\n"),
 		"a probe of another": replaced("          httpGet:\n",
 			"          httpGet:\n            host: 169.254.169.254\n"),
 		"any system call": replaced("type: RuntimeDefault", "type: Unconfined"),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -215,9 +216,16 @@ func (o *Objects) validate() error {
 		o.Pods != o.From.Name && o.Pods != o.To.Name {
 		return errors.New("want objects with a record, names, resources, and two stores of which one has the pods")
 	}
-	for _, r := range o.Plan.Resources {
-		if r.Key == "" || r.Kind == "" || r.StoredAs == "" {
-			return fmt.Errorf("resource %q: is incomplete", r.Key)
+	if len(o.Names) != len(o.Plan.Resources) || o.Plan.Pods != "pods" {
+		return fmt.Errorf("%q, with pods at %q: are not the names of what is handed over", o.Names, o.Plan.Pods)
+	}
+	for i, r := range o.Plan.Resources {
+		fact, known := kubever.ResourceByKey(r.Key)
+		if _, goes := kubever.HandOverOf(r.Key); !known || !goes || fact.Kind != r.Kind || r.StoredAs == "" {
+			return fmt.Errorf("resource %q of kind %q: is none that is handed over", r.Key, r.Kind)
+		}
+		if fact.Name != o.Names[i] { // which titles have
+			return fmt.Errorf("resource %q: its name is %q, not %q", r.Key, fact.Name, o.Names[i])
 		}
 	}
 	return nil

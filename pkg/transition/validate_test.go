@@ -3,6 +3,7 @@ package transition
 import (
 	"testing"
 
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -22,6 +23,12 @@ func TestValidateWantsWhatNewWrites(t *testing.T) {
 		return s
 	}
 	here := Host{Name: "cp-1", Address: "192.0.2.1"}
+	handOver := func(name, key, kind, pods string) Step {
+		return Step{ID: "001", Host: "cp-1", Title: "hand " + name + " over to the modern side",
+			Do: &Action{Kind: HandOver, Objects: &Objects{Record: "hand-over", Names: []string{name}, Pods: "core",
+				From: plan.Store{Name: "core"}, To: plan.Store{Name: "modern"}, Plan: handover.Plan{Prefix: "/registry",
+					Pods: pods, Resources: []handover.Resource{{Key: key, Kind: kind, StoredAs: "apps/v1"}}}}}}
+	}
 	for name, c := range map[string]struct {
 		host Host
 		step Step
@@ -52,6 +59,18 @@ func TestValidateWantsWhatNewWrites(t *testing.T) {
 		"a program that is run": {here, with(func(s *Step) {
 			s.Do.Before = []Check{{Kind: Program, Path: "/tmp/x"}}
 		}), false},
+		"a hand-over":            {here, handOver("deployments", "deployments", "Deployment", "pods"), true},
+		"ingresses":              {here, handOver("ingresses", "ingress", "Ingress", "pods"), true},
+		"what no title names":    {here, handOver("deployments", "daemonsets", "DaemonSet", "pods"), false},
+		"what stays where it is": {here, handOver("secrets", "secrets", "Secret", "pods"), false},
+		"another kind":           {here, handOver("deployments", "deployments", "Secret", "pods"), false},
+		"pods elsewhere":         {here, handOver("deployments", "deployments", "Deployment", "secrets"), false},
+		"more than the names": {here, func() Step {
+			s := handOver("deployments", "deployments", "Deployment", "pods")
+			resources := &s.Do.Objects.Plan.Resources
+			*resources = append(*resources, (*resources)[0])
+			return s
+		}(), false},
 		"a check of nothing": {here, with(func(s *Step) { s.Do.After = []Check{{Kind: Ready}} }), false},
 	} {
 		tr := Transition{Hosts: []Host{c.host}, Steps: []Step{c.step}}
