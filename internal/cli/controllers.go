@@ -132,7 +132,7 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 	if req.options.Webhook, err = req.webhook.webhook(ctx, p); err != nil {
 		return err
 	}
-	req.options.Log = slog.New(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: serverLevel(ctx)}))
+	req.options.Log = slog.New(slog.NewJSONHandler(streams.Err, logOptions(serverLevel(ctx))))
 	req.options.Audit = slog.New(slog.NewJSONHandler(streams.Out, nil))
 	klog.SetSlogLogger(req.options.Log)
 	if err := controllers.Run(ctx, p, req.options); err != nil {

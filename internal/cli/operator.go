@@ -92,7 +92,7 @@ func runOperator(ctx context.Context, req operatorRequest, streams Streams) erro
 	if err != nil {
 		return err
 	}
-	o.Log = slog.New(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: serverLevel(ctx)}))
+	o.Log = slog.New(slog.NewJSONHandler(streams.Err, logOptions(serverLevel(ctx))))
 	klog.SetSlogLogger(o.Log)
 	if err := operator.Run(ctx, *o); err != nil {
 		return err

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -47,5 +50,23 @@ func TestErrorsAreLinesOfTheirOwn(t *testing.T) {
 		if got := errorLines(test.err); !slices.Equal(got, test.want) {
 			t.Errorf("errorLines(%q) = %q, want %q", test.err, got, test.want)
 		}
+	}
+}
+
+// TestLogsDoNotGrowByWhatClientsSend: a name of megabytes in an error is a short line of a log.
+func TestLogsDoNotGrowByWhatClientsSend(t *testing.T) {
+	const megabyte = 1 << 20
+	long := strings.Repeat("\x01", megabyte)
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, logOptions(slog.LevelInfo)))
+	log.With("with", long).WithGroup("of").Info("refused", "err", fmt.Errorf("kind %q", long), "name", long)
+	if out.Len() > megabyte/4 || !strings.Contains(out.String(), " ...") {
+		t.Errorf("a record has %d bytes: %.300s", out.Len(), out.String())
+	}
+	out.Reset()
+	var none *os.PathError
+	log.Info("short", "err", errors.New("an error"), "n", 3, "none", none, "list", []string{"a"})
+	if got := out.String(); !strings.HasSuffix(got, "msg=short err=\"an error\" n=3 none=<nil> list=[a]\n") {
+		t.Errorf("a short record is %q", got)
 	}
 }

@@ -118,7 +118,7 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 finding
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			level := slog.LevelWarn - slog.Level(4*verbosity)
-			logger := slog.New(slog.NewTextHandler(streams.Err, &slog.HandlerOptions{Level: level}))
+			logger := slog.New(slog.NewTextHandler(streams.Err, logOptions(level)))
 			cmd.SetContext(withLogger(cmd.Context(), logger))
 		},
 	}

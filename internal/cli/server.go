@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -141,7 +142,28 @@ func loopback(address string) bool {
 
 // serverLog logs what the server does on its own, and with -vv every request.
 func serverLog(ctx context.Context, streams Streams) *slog.Logger {
-	return slog.New(slog.NewTextHandler(streams.Err, &slog.HandlerOptions{Level: serverLevel(ctx)}))
+	return slog.New(slog.NewTextHandler(streams.Err, logOptions(serverLevel(ctx))))
+}
+
+// limitLoggedBytes bounds a value in a record of a log: a client of a server chooses how long the names in its errors
+// are.
+const limitLoggedBytes = 8 << 10
+
+// logOptions are those of every log.
+func logOptions(level slog.Level) *slog.HandlerOptions {
+	return &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		text := ""
+		switch value := a.Value.Any().(type) {
+		case string:
+			text = value
+		case error:
+			text = fmt.Sprint(value)
+		}
+		if len(text) <= limitLoggedBytes {
+			return a
+		}
+		return slog.String(a.Key, strings.ToValidUTF8(text[:limitLoggedBytes], "")+" ...")
+	}}
 }
 
 func serverLevel(ctx context.Context) slog.Level {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -63,7 +64,19 @@ func Refuse(w http.ResponseWriter, err error) {
 	if code == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
-	http.Error(w, err.Error(), code)
+	http.Error(w, Brief(err), code)
+}
+
+// limitMessageBytes bounds what an answer says of an error: names in it are as long as a client makes them.
+const limitMessageBytes = 4 << 10
+
+// Brief is the text of an error, or its beginning.
+func Brief(err error) string {
+	text := err.Error()
+	if len(text) <= limitMessageBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limitMessageBytes], "") + " ..."
 }
 
 // Body reads the body of a POST that is not larger than the limit. It is never decompressed: a compressed one is

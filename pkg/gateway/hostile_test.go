@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 // TestRefusedUpgradesLeaveNoConnection: an old API server goes on to pass what comes on a connection whose upgrade was
@@ -211,5 +212,42 @@ func TestCredentialsBesideACertificateReachNoSide(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestHeadersThatEitherSideBelievesAreNotTheClients: those of one side reach the other one neither, which may come to
+// believe them; a UID is as much of an identity as a name.
+func TestHeadersThatEitherSideBelievesAreNotTheClients(t *testing.T) {
+	x := newFixture(t)
+	const pods = "/api/v1/namespaces/a/pods"
+	modern := x.gateway.sides[pair.Modern]
+	modern.headers = plan.ProxyHeaders{UID: []string{"X-Uid"}}
+	modern.others = plan.ProxyHeaders{User: []string{"X-Name"}, Group: []string{"X-Team"}, Extra: []string{"X-More-"}}
+	x.modern.say("GET "+pods, http.StatusOK, "{}")
+	x.wants("GET", pods, "", http.StatusOK, "{}", "X-Uid: 0", "X-Name: root", "X-Team: system:masters",
+		"X-More-Scopes: all")
+	r, _ := x.modern.last(pods)
+	for _, name := range []string{"X-Uid", "X-Name", "X-Team", "X-More-Scopes"} {
+		if got := r.Header.Values(name); got != nil {
+			t.Errorf("the side is told %s: %q", name, got)
+		}
+	}
+}
+
+// TestReviewsThatAreNotAuthenticated: a side may name a user of whom it does not say that the token is theirs.
+func TestReviewsThatAreNotAuthenticated(t *testing.T) {
+	x := newFixture(t)
+	const pods = "/api/v1/namespaces/a/pods"
+	x.modern.say("GET "+pods, http.StatusOK, "{}")
+	x.legacy.vouch(nil)
+	for status, want := range map[string]int{
+		`{"authenticated":false,"user":{"username":"root"}}`: http.StatusUnauthorized,
+		`{"user":{"username":"root"}}`:                       http.StatusUnauthorized,
+		`{"authenticated":true,"user":{}}`:                   http.StatusUnauthorized,
+		`{"authenticated":true,"user":{"username":"robot"}}`: http.StatusOK,
+	} {
+		x.modern.say(reviews, http.StatusCreated, `{"kind":"TokenReview","status":`+status+`}`)
+		x.wants("GET", pods, "", want, "", "Test-Certificate: ", "Authorization: Bearer "+status[:20]+fmt.Sprint(want,
+			len(status)))
 	}
 }

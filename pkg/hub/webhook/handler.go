@@ -144,7 +144,7 @@ func (h *Handler) answer(ctx context.Context, asked *review) *review {
 	answer := &response{UID: asked.Request.UID, ConvertedObjects: []map[string]any{}, Result: result{Status: "Success"}}
 	converted, err := h.convert(ctx, asked.Request)
 	if err != nil {
-		answer.Result = result{Status: "Failure", Message: err.Error()}
+		answer.Result = result{Status: "Failure", Message: webserver.Brief(err)}
 		h.logger().Warn("conversion failed", "err", err)
 	} else {
 		answer.ConvertedObjects = converted

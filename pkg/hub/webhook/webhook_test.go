@@ -300,3 +300,16 @@ func FuzzHandler(f *testing.F) {
 		}
 	})
 }
+
+// TestAnswersDoNotRepeatWhatIsLong: a kind of a megabyte is in no message, which API servers log, and show to users.
+func TestAnswersDoNotRepeatWhatIsLong(t *testing.T) {
+	h := handler(t)
+	h.LimitBytes = 32 << 20
+	long := strings.Repeat(`\u0001`, 1<<20)
+	for _, body := range []string{question("v1", `{"kind":"`+long+`"}`),
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"` + long + `"}`} {
+		if w := post(h, body); w.Body.Len() > 64<<10 || !strings.Contains(w.Body.String(), " ...") {
+			t.Errorf("%d: %d bytes are answered: %.300s", w.Code, w.Body.Len(), w.Body)
+		}
+	}
+}
