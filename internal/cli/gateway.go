@@ -3,24 +3,31 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/gateway"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy/webhook"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 type gatewayRequest struct {
 	spec, plan     string // files; one of them
 	legacy, modern string // kubeconfig files
+	clusters       clusterFlags
 	serving        serverFlags
 	policy         string // file; "" for none
 	audit          auditFlags
@@ -39,6 +46,10 @@ Of objects that each side has of its own, such as Deployments, lists and watches
 goes to the side that has the object; a name that both have is answered 409. New ones are created on the side that
 spec.gateway.create names, the modern one by default. What is read carries the annotation kubefusion.dev/side. The paths
 /sides/legacy/... and /sides/modern/... lead to one side alone. Partial answers are refused.
+
+Further clusters, of spec.gateway.clusters or --cluster, are served below /clusters/NAME, each by itself and in every
+version that converts to one of its own. Who a client is, is said there by impersonation, with the identity of that
+cluster's kubeconfig: its name as both sides know it, and its groups but those of system:. Users of system: are refused.
 
 Clients are known by certificates of --client-ca, or by bearer tokens; there are no anonymous ones. Who they are is
 forwarded to the API servers with the certificate of a front proxy, so that each side's own authorization decides. A
@@ -86,6 +97,7 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad input f
 		"loopback address of /metrics and /healthz, without TLS (default not)")
 	f.StringVar(&req.policy, "policy", "", "file of the ABAC policy of the gateway (default none: the sides "+
 		"alone decide)")
+	req.clusters.bind(f)
 	req.audit.bind(f)
 	f.DurationVar(&req.options.DiscoveryInterval, "discovery-interval", 5*time.Second,
 		"how often both API servers are queried for what they serve")
@@ -125,6 +137,9 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 		return err
 	}
 	if req.options.Modern, err = kubeconfig(ctx, req.modern, ""); err != nil {
+		return err
+	}
+	if req.options.Clusters, err = req.clusters.configs(ctx, p.Gateway); err != nil {
 		return err
 	}
 	registry := newServerRegistry()
@@ -182,16 +197,54 @@ func (req *gatewayRequest) door(streams Streams) (*webhook.Source, error) {
 	return source, nil
 }
 
+// clusterFlags name further clusters: a name and a kubeconfig each, in the same order.
+type clusterFlags struct{ names, kubeconfigs []string }
+
+func (c *clusterFlags) bind(f *pflag.FlagSet) {
+	f.StringArrayVar(&c.names, "cluster", nil, "name of a further cluster, served below /clusters/NAME; may be repeated "+
+		"(default those of spec.gateway.clusters)")
+	f.StringArrayVar(&c.kubeconfigs, "cluster-kubeconfig", nil, "kubeconfig of that cluster, of an identity that may "+
+		"impersonate users and groups; one for each --cluster")
+}
+
+// configs are the configurations of further clusters by name: those of the flags, otherwise those of the plan.
+func (c *clusterFlags) configs(ctx context.Context, g *plan.Gateway) (map[string]*rest.Config, error) {
+	if len(c.names) != len(c.kubeconfigs) {
+		return nil, usagef("--cluster and --cluster-kubeconfig: want one of each for every further cluster")
+	}
+	var named []spec.GatewayCluster
+	for i, name := range c.names {
+		named = append(named, spec.GatewayCluster{Name: name, Kubeconfig: c.kubeconfigs[i]})
+	}
+	if named == nil && g != nil {
+		named = g.Clusters
+	}
+	configs := map[string]*rest.Config{}
+	for _, further := range named {
+		if configs[further.Name] != nil {
+			return nil, usagef("--cluster %s: want each cluster once", further.Name)
+		}
+		var err error
+		if configs[further.Name], err = kubeconfig(ctx, further.Kubeconfig, ""); err != nil {
+			return nil, err
+		}
+	}
+	return configs, nil
+}
+
 type gatewayRoutesRequest struct {
 	spec           string
 	legacy, modern string // kubeconfig files; both or none
+	cluster        string // "" for the pair
+	clusterConfig  string // kubeconfig file; "" for that of the spec
 	output         string
 }
 
 type routesHead struct {
-	Schema string `json:"schema"`
-	Name   string `json:"name"`
-	Source string `json:"source"` // facts, servers
+	Schema  string `json:"schema"`
+	Name    string `json:"name"`
+	Cluster string `json:"cluster,omitempty"`
+	Source  string `json:"source"` // facts, servers
 }
 
 func newGatewayRoutesCmd(streams Streams) *cobra.Command {
@@ -217,9 +270,12 @@ Without kubeconfigs the rows are those of the facts about both versions and of -
 resources, with the verbs of most. With both kubeconfigs they are what the API servers serve at the moment, custom
 resources and extension API servers included.
 
+With --cluster they are those of one further cluster of spec.gateway.clusters, which is asked what it serves.
+
 Exit codes: 0 done, 1 discovery of an API server is incomplete, 2 bad usage or bad spec.`,
 		Example: `  fusionctl gateway routes spec.yaml
-  fusionctl gateway routes spec.yaml --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf -o json`,
+  fusionctl gateway routes spec.yaml --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf -o json
+  fusionctl gateway routes spec.yaml --cluster edge --cluster-kubeconfig edge.conf`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.spec = args[0]
@@ -229,11 +285,16 @@ Exit codes: 0 done, 1 discovery of an API server is incomplete, 2 bad usage or b
 	f := cmd.Flags()
 	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "kubeconfig of the legacy API server")
 	f.StringVar(&req.modern, "modern-kubeconfig", "", "kubeconfig of the modern API server")
+	f.StringVar(&req.cluster, "cluster", "", "a further cluster, in place of the pair")
+	f.StringVar(&req.clusterConfig, "cluster-kubeconfig", "", "its kubeconfig (default that of spec.gateway.clusters)")
 	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 
 func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Streams) error {
+	if req.cluster == "" && req.clusterConfig != "" || req.cluster != "" && req.legacy+req.modern != "" {
+		return usagef("--cluster-kubeconfig is of a --cluster, and --legacy-kubeconfig and --modern-kubeconfig are not")
+	}
 	if (req.legacy == "") != (req.modern == "") {
 		return usagef("--legacy-kubeconfig and --modern-kubeconfig: want both, or none for the facts")
 	}
@@ -246,28 +307,37 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 	if err != nil {
 		return err
 	}
-	sources, from := routes.Facts(runtime), "facts"
-	if req.legacy != "" {
-		from = "servers"
-		if sources, err = servedBy(ctx, runtime, req); err != nil {
+	head := routesHead{Schema: "fusionctl/gateway-routes/v1", Name: p.Name, Cluster: req.cluster, Source: "facts"}
+	var table *routes.Table
+	var incomplete error
+	if req.cluster == "" {
+		sources := routes.Facts(runtime)
+		if req.legacy != "" {
+			head.Source = "servers"
+			if sources, err = servedBy(ctx, runtime, req); err != nil {
+				return err
+			}
+		}
+		sources.Equivalents = converter.Equivalents
+		table, incomplete = routes.New(runtime, sources), sources.Gaps()
+	} else {
+		head.Source = "servers"
+		if table, incomplete, err = clusterRoutes(ctx, runtime, req, converter); err != nil {
 			return err
 		}
 	}
-	sources.Equivalents = converter.Equivalents
-	head := routesHead{"fusionctl/gateway-routes/v1", p.Name, from}
 	var rows rowWriter = newTableRows(streams.Out)
 	if req.output != "table" {
 		rows = newDocumentRows(streams.Out, req.output, head, "routes")
 	}
 	header := []string{"RESOURCE", "VERSION", "WAY", "READ", "WRITE", "WHY"}
-	for _, r := range routes.New(runtime, sources).Rows {
+	for _, r := range table.Rows {
 		cells := []string{r.String(), r.Version, string(r.Way), cmp.Or(string(r.Read), "-"),
 			cmp.Or(string(r.Write), "-"), r.Why}
 		if err := rows.row(r.Entry(), header, cells); err != nil {
 			return err
 		}
 	}
-	incomplete := sources.Gaps()
 	var tail any
 	if incomplete != nil {
 		tail = map[string]string{"incomplete": incomplete.Error()}
@@ -276,6 +346,36 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 		return err
 	}
 	return incomplete
+}
+
+// clusterRoutes asks a further cluster what it serves. Errors: gaps in what it says are the second result.
+func clusterRoutes(ctx context.Context, p *plan.Runtime, req gatewayRoutesRequest,
+	converter *convert.Converter) (table *routes.Table, gaps, err error) {
+	file := req.clusterConfig
+	if file == "" && p.Gateway != nil {
+		for _, further := range p.Gateway.Clusters {
+			if further.Name == req.cluster {
+				file = further.Kubeconfig
+			}
+		}
+	}
+	if file == "" {
+		return nil, nil, usagef("--cluster %s: spec.gateway.clusters has none of this name; --cluster-kubeconfig says "+
+			"where it is", req.cluster)
+	}
+	config, err := kubeconfig(ctx, file, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	server, err := apiserver.New(config, apiserver.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := server.Discover(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cluster %s: %w", req.cluster, err)
+	}
+	return routes.Alone(pair.Side(req.cluster), result, converter.Equivalents), result.Gaps(), nil
 }
 
 // servedBy asks both API servers what they serve.

@@ -54,6 +54,8 @@ type Audit struct {
 const (
 	// AuditSideAnnotation names the sides whose answers the answer is, separated by commas.
 	AuditSideAnnotation = "kubefusion.dev/side"
+	// AuditClusterAnnotation names the further cluster whose answer the answer is.
+	AuditClusterAnnotation = "kubefusion.dev/cluster"
 	// AuditRouteAnnotation is how the request was served, as in the metrics.
 	AuditRouteAnnotation = "kubefusion.dev/route"
 	// auditTruncated is on events whose bodies are left out for their length, as API servers mark them.
@@ -300,7 +302,9 @@ func (e *record) ProcessEvents(events ...*auditinternal.Event) bool {
 	for _, event := range events {
 		if event.Stage != auditinternal.StageRequestReceived && !e.unknown {
 			annotate(event, AuditRouteAnnotation, e.took.route)
-			if sides := e.took.sides; len(sides) > 0 {
+			if sides := e.took.sides; len(sides) == 1 && isCluster(sides[0]) {
+				annotate(event, AuditClusterAnnotation, string(sides[0]))
+			} else if len(sides) > 0 {
 				var names []string
 				for _, side := range sides {
 					names = append(names, string(side))

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
@@ -40,7 +41,7 @@ func (g *Gateway) conversion(c *exchange, row *routes.Row, name pair.Side,
 	if _, ok := row.As[name]; !ok {
 		return nil
 	}
-	s := g.sides[name]
+	s := g.at(name)
 	v := &conversion{}
 	v.RoundTripper = client.Transport(held{s.forward, memory}, c.view.live[name], s.base.Path, client.Options{
 		Judge: func(object map[string]any, loss *client.LossError) error {
@@ -131,7 +132,10 @@ func unsent(side pair.Side, method string, err error) error {
 	var unfaithful *client.UnfaithfulError
 	var content *convert.ContentError
 	var none *convert.UnsupportedError
+	var ours *apierrors.StatusError
 	switch {
+	case errors.As(err, &ours):
+		return ours
 	case errors.As(err, &loss):
 		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "%v; annotation %s: \"true\" on "+
 			"the object lets it be written all the same", err, AllowLossAnnotation)
@@ -148,7 +152,7 @@ func unsent(side pair.Side, method string, err error) error {
 // serveConverted answers for a resource of one side, which has it in another version.
 func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exchange, row *routes.Row, name pair.Side,
 	memory *webserver.Reservation) error {
-	c.took.route = "converted"
+	c.route(name, "converted")
 	if oldWatch(r, c) {
 		return notImplemented("paths with /watch/ are not served for what is converted; watch=true is")
 	}
@@ -156,7 +160,7 @@ func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exch
 	if c.info.Verb == "watch" {
 		return g.passOver(w, r, c, name, passing{done: g.done, over: over})
 	}
-	form, err := accept(r, kubever.Behaves(kubever.BehaviourMetadataAnswered, g.plan.Side(name).Version.Minor))
+	form, err := accept(r, g.at(name).behaves(kubever.BehaviourMetadataAnswered))
 	if err != nil {
 		return err
 	}
@@ -164,7 +168,7 @@ func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exch
 	if err != nil {
 		return err
 	}
-	a, err := g.sides[name].ask(r.Context(), r, c.id, question{method: r.Method, path: r.URL.EscapedPath(),
+	a, err := g.at(name).ask(r.Context(), r, c.id, question{method: r.Method, path: r.URL.EscapedPath(),
 		query: r.URL.Query(), accept: form, contentType: kind, body: body, over: over}, limitListBytes, memory)
 	if err != nil {
 		return err

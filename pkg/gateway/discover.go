@@ -170,7 +170,7 @@ func serveDocument(w http.ResponseWriter, r *http.Request, document any, content
 }
 
 func notFound(r *http.Request) error {
-	return refusal(http.StatusNotFound, "NotFound", "neither side serves %s", r.URL.Path)
+	return refusal(http.StatusNotFound, "NotFound", "nothing serves %s", r.URL.Path)
 }
 
 // serveOpenAPI3 answers with the list of documents of OpenAPI v3, and passes requests for one to the side that has it.

@@ -44,7 +44,7 @@ func unavailable(format string, args ...any) error {
 func unavailableDetails() *metav1.StatusDetails { return &metav1.StatusDetails{RetryAfterSeconds: 1} }
 
 func unreachable(side pair.Side, err error) error {
-	return unavailable("the %s API server does not answer: %v", side, err)
+	return unavailable("%s does not answer: %v", serverOf(side), err)
 }
 
 // unread is why the body of a request was not read.
@@ -66,7 +66,7 @@ func unread(err error) error {
 // answered is an answer of a side that the gateway passes on.
 type answered struct{ *answer }
 
-func (a answered) Error() string { return fmt.Sprintf("the %s side answers %d", a.side, a.code) }
+func (a answered) Error() string { return fmt.Sprintf("%s answers %d", called(a.side), a.code) }
 
 // refuse writes an error as a Status.
 func refuse(w http.ResponseWriter, err error) {

@@ -40,6 +40,9 @@ type Options struct {
 	// Legacy and Modern lead to the API servers, with the gateway's own identity: it reads what they serve and reviews
 	// tokens.
 	Legacy, Modern *rest.Config
+	// Clusters lead to further API servers, by the names that they have in paths, each with an identity that may
+	// impersonate users and groups there.
+	Clusters map[string]*rest.Config
 	// ProxyCert and ProxyKey are files: the certificate of a front proxy, which both API servers believe.
 	ProxyCert, ProxyKey string
 	// Create is the side on which objects are created that each side may have; "" for the modern one.
@@ -63,13 +66,15 @@ type Gateway struct {
 	plan           *plan.Runtime
 	options        Options
 	sides          map[pair.Side]*side
+	clusters       map[string]*cluster
 	authenticators []authenticator.Request
 	log            *slog.Logger
 	metrics        *metrics
 	audit          *auditLog // nil for none
 	memory         *webserver.Budget
-	flights        flights // of users
-	strangers      flights // of networks
+	clusterMemory  *webserver.Budget // a cluster that sends without end is in nobody else's way
+	flights        flights           // of users
+	strangers      flights           // of networks
 	watching       atomic.Int64
 	infos          request.RequestInfoFactory
 	converter      *convert.Converter
@@ -83,6 +88,9 @@ type Gateway struct {
 
 // limitMemory bounds what lists and objects that are made one hold at a time.
 const limitMemory = 1 << 30
+
+// limitClusterMemory bounds the same of all further clusters.
+const limitClusterMemory = 512 << 20
 
 var discard = log.New(io.Discard, "", 0)
 
@@ -101,7 +109,8 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		o.Watches = 2000
 	}
 	g := &Gateway{plan: p, options: o, sides: map[pair.Side]*side{}, log: o.Log, metrics: newMetrics(registry),
-		memory: webserver.NewBudget(limitMemory), known: map[pair.Side]*known{}, done: context.Background(),
+		memory: webserver.NewBudget(limitMemory), clusterMemory: webserver.NewBudget(limitClusterMemory),
+		clusters: map[string]*cluster{}, known: map[pair.Side]*known{}, done: context.Background(),
 		flights: flights{of: map[string]*flight{}}, strangers: flights{of: map[string]*flight{}},
 		infos: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")}}
@@ -119,7 +128,13 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 			return nil, err
 		}
 		s.headers, s.others = believed(p.Side(name)), believed(p.Side(name.Other()))
+		s.says(p.Side(name).Version)
 		g.sides[name], servers[name], g.known[name] = s, s.own, &known{}
+	}
+	for name, config := range o.Clusters {
+		if g.clusters[name], err = newCluster(name, config); err != nil {
+			return nil, err
+		}
 	}
 	g.openAPI2 = openAPI2{said: map[pair.Side]*document2{}, merged: map[string]*merged2{}}
 	g.authenticators = authenticators(servers, o.SharedIdentities)
@@ -128,7 +143,22 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 }
 
 // Run follows what the sides serve until the context ends. Watches end with it, so that their clients go on elsewhere.
-func (g *Gateway) Run(ctx context.Context) { g.follow(ctx) }
+func (g *Gateway) Run(ctx context.Context) {
+	var following sync.WaitGroup
+	for _, c := range g.clusters {
+		following.Go(func() { g.followCluster(ctx, c) })
+	}
+	g.follow(ctx)
+	following.Wait()
+}
+
+// at is the server of a name in rows of routes.
+func (g *Gateway) at(name pair.Side) *side {
+	if s := g.sides[name]; s != nil {
+		return s
+	}
+	return g.clusters[string(name)].side
+}
 
 // EndWith lets watches and streams end with the context. It is called before anything is served.
 func (g *Gateway) EndWith(ctx context.Context) { g.done = ctx }
@@ -226,6 +256,10 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 		return nil
 	}
 	inner, view := withoutView(r)
+	beyond := ""
+	if view == "" {
+		inner, beyond = withoutCluster(r)
+	}
 	info, err := g.infos.NewRequestInfo(inner)
 	if err != nil {
 		return badRequest("%v", err)
@@ -276,6 +310,10 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	if view != "" {
 		return g.pass(w, r, c, view, "view-"+string(view), viewPrefix(view))
 	}
+	if beyond != "" {
+		inner, _ = withoutCluster(r)
+		return g.serveCluster(w, inner, c, beyond)
+	}
 	if c.view == nil {
 		return g.ready()
 	}
@@ -285,7 +323,7 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 // pass hands a request on to a side, in the name of its client there.
 func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, c *exchange, name pair.Side,
 	route, prefix string) error {
-	c.took.route = route
+	c.route(name, route)
 	how := passing{prefix: prefix, proxied: c.proxied()}
 	if c.info.Verb == "watch" {
 		how.done = g.done
@@ -294,7 +332,8 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, c *exchange, name
 }
 
 func (g *Gateway) passOver(w http.ResponseWriter, r *http.Request, c *exchange, name pair.Side, how passing) error {
-	u, err := c.id.at(name)
+	s := g.at(name)
+	u, err := s.user(c.id)
 	if err == nil {
 		err = c.endless(w)
 	}
@@ -302,8 +341,16 @@ func (g *Gateway) passOver(w http.ResponseWriter, r *http.Request, c *exchange, 
 		return err
 	}
 	c.took.by(name)
-	g.sides[name].pass(w, r, u, how)
+	s.pass(w, r, u, how)
 	return nil
+}
+
+// route says how a request is served; all ways to a further cluster are one.
+func (c *exchange) route(name pair.Side, route string) {
+	if isCluster(name) {
+		route = "cluster-" + string(name)
+	}
+	c.took.route = route
 }
 
 func viewPrefix(name pair.Side) string { return "/sides/" + string(name) }
@@ -328,13 +375,15 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 		c.took.route = "page"
 		return g.servePage(w, r, c)
 	}
-	c.took.route = "none"
 	info := c.info
+	if c.took.route == "refused" {
+		c.took.route = "none"
+	}
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	row := c.view.table.Row(gvr)
 	if row == nil {
 		if side, err := c.view.table.Silent(gvr.GroupVersion()); err != nil {
-			return unavailable("%s: discovery failed on the %s side: %v", gvr.GroupVersion(), side, err)
+			return unavailable("%s: discovery failed on %s: %v", gvr.GroupVersion(), called(side), err)
 		}
 		return notFound(r)
 	}
@@ -347,7 +396,11 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 	if r.Method == http.MethodOptions || r.Method == http.MethodConnect || r.Method == http.MethodTrace {
 		return unsupported("%s is not served", r.Method)
 	}
-	memory := g.memory.Reserve()
+	budget := g.memory
+	if isCluster(row.Read) && row.Way != routes.Both {
+		budget = g.clusterMemory
+	}
+	memory := budget.Reserve()
 	defer memory.Release()
 	if row.Way == routes.Both {
 		c.took.route = "both"
@@ -375,7 +428,7 @@ func (g *Gateway) heeds(r *http.Request, subresource string, memory *webserver.R
 		return invalid("sendInitialEvents is not served for what both sides have: list and watch")
 	}
 	for _, name := range sides {
-		minor := g.plan.Side(name).Version.Minor
+		minor := g.at(name).minor()
 		dry, err := query.Has("dryRun"), error(nil)
 		// An eviction has the options of a deletion in it.
 		deletes := r.Method == http.MethodDelete || r.Method == http.MethodPost && subresource == "eviction"
@@ -385,12 +438,11 @@ func (g *Gateway) heeds(r *http.Request, subresource string, memory *webserver.R
 			}
 		}
 		if dry && !kubever.Behaves(kubever.BehaviourDryRunHeeded, minor) {
-			return badRequest("the %s side is of version %s, which does not know dryRun and would do it",
-				name, g.plan.Side(name).Version)
+			return badRequest("%s is of version %s, which does not know dryRun and would do it", called(name), minor)
 		}
 		if discovery.Flag(query, "sendInitialEvents") && !kubever.Behaves(kubever.BehaviourWatchListHeeded, minor) {
-			return invalid("sendInitialEvents is not served: the %s side is of version %s, which would not end it; "+
-				"list and watch", name, g.plan.Side(name).Version)
+			return invalid("sendInitialEvents is not served: %s is of version %s, which would not end it; "+
+				"list and watch", called(name), minor)
 		}
 	}
 	return nil

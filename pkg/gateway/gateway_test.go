@@ -637,7 +637,8 @@ func TestPathTricksAreRefused(t *testing.T) {
 func FuzzPaths(f *testing.F) {
 	for _, path := range []string{"/api/v1/pods", "/a/%2e%2e/b", "//", "/a/proxy/../b",
 		"/api/v1/nodes/n/proxy//x", "/api/v1/proxy/nodes/proxy//",
-		"/sides/legacy/apis/g/v/namespaces/a/pods/p/proxy/a%2fb", "/api/v1/namespaces/proxy/pods//"} {
+		"/sides/legacy/apis/g/v/namespaces/a/pods/p/proxy/a%2fb", "/api/v1/namespaces/proxy/pods//",
+		"/clusters/far/api/v1/namespaces/a/pods/p/proxy/a%2fb", "/%63lusters/far/api"} {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
@@ -645,7 +646,10 @@ func FuzzPaths(f *testing.F) {
 		if err != nil || checkPath(r) != nil {
 			return
 		}
-		inner, _ := withoutView(r)
+		inner, side := withoutView(r)
+		if side == "" {
+			inner, _ = withoutCluster(r)
+		}
 		factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")}
 		info, err := factory.NewRequestInfo(inner)

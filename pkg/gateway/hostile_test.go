@@ -153,7 +153,7 @@ func TestDryRunsAreNotDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.gateway.plan.Side(pair.Legacy).Version = old
+	x.gateway.at(pair.Legacy).says(old)
 	const pod = "/api/v1/namespaces/a/pods/p"
 	for _, c := range []struct{ method, path, subresource, body string }{
 		{http.MethodDelete, pod, "", `{"dryRun":["All"]}`},

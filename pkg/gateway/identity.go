@@ -310,6 +310,10 @@ func (s *side) identify(r *http.Request, u user.Info) {
 			r.Header.Set(protocols, strings.Join(kept, ", "))
 		}
 	}
+	if s.beyond != nil {
+		impersonate(r, u)
+		return
+	}
 	transport.SetAuthProxyHeaders(r, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
 	const extra = "X-Remote-Extra-"
 	for name, values := range maps.Clone(r.Header) {

@@ -13,6 +13,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	stale    *prometheus.GaugeVec
+	clusters *prometheus.GaugeVec
 	policy   prometheus.Gauge
 
 	audited, unaudited prometheus.Counter
@@ -31,6 +32,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.002, 4, 8)}, []string{"route"}),
 		stale: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fusionctl_gateway_discovery_stale",
 			Help: "1 while discovery of a side fails and older results serve."}, []string{"side"}),
+		clusters: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fusionctl_gateway_cluster_stale",
+			Help: "1 while discovery of a further cluster fails and older results serve, if there are any."},
+			[]string{"cluster"}),
 	}
 	m.policy = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fusionctl_gateway_policy_good",
 		Help: "0 while an earlier policy decides, because the file is invalid; 1 without a policy."})
@@ -39,7 +43,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		Help: "Events written to the audit log."})
 	m.unaudited = prometheus.NewCounter(prometheus.CounterOpts{Name: "fusionctl_gateway_audit_errors_total",
 		Help: "Events that could not be written to the audit log."})
-	registry.MustRegister(m.requests, m.seconds, m.stale, m.policy, m.audited, m.unaudited)
+	registry.MustRegister(m.requests, m.seconds, m.stale, m.clusters, m.policy, m.audited, m.unaudited)
 	return m
 }
 

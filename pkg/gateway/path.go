@@ -24,6 +24,13 @@ func checkPath(r *http.Request) error {
 			return badRequest("the path cannot be read: %v", err)
 		}
 	}
+	for _, prefix := range []string{"sides", "clusters"} { // it is cut off, and what follows is passed on as it is
+		if segments[0] == prefix && strings.Count(path, "/") > 1 &&
+			!strings.HasPrefix(path, strings.Join([]string{"", segments[0], segments[1], ""}, "/")) &&
+			path != "/"+segments[0]+"/"+segments[1] {
+			return badRequest("the path has escapes in /%s/NAME", prefix)
+		}
+	}
 	foreign := foreignFrom(segments)
 	for i, plain := range segments {
 		last := i == len(segments)-1
@@ -47,7 +54,8 @@ func checkPath(r *http.Request) error {
 // read them; checkPath refuses those before it in which a slash was escaped.
 func foreignFrom(segments []string) int {
 	at := 0
-	if len(segments) > 2 && segments[0] == "sides" && slices.Contains(pair.Sides(), pair.Side(segments[1])) {
+	if len(segments) > 2 && (segments[0] == "clusters" ||
+		segments[0] == "sides" && slices.Contains(pair.Sides(), pair.Side(segments[1]))) {
 		at = 2
 	}
 	switch segments[at] {

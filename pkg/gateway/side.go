@@ -11,6 +11,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
@@ -37,9 +39,11 @@ const (
 
 // side is one API server, as the gateway forwards requests to it.
 type side struct {
-	name    pair.Side
+	name    pair.Side // of a further cluster: its own
+	beyond  *cluster  // nil for a side of the pair
+	version atomic.Pointer[kubever.Version]
 	base    *url.URL
-	forward http.RoundTripper // with the certificate of the front proxy
+	forward http.RoundTripper // with the certificate of the front proxy, or, beyond the pair, the kubeconfig's identity
 	streams http.RoundTripper // the same over HTTP/1.1
 	upgrade http.RoundTripper // the same, a connection for each request
 	own     *apiserver.Server // with the gateway's own identity
@@ -50,20 +54,23 @@ type side struct {
 // newSide makes clients of an API server: own is the gateway's own identity; cert and key are the files of the front
 // proxy's certificate.
 func newSide(name pair.Side, own *rest.Config, cert, key string) (*side, error) {
+	return sideOf(name, own, &rest.Config{Host: own.Host, APIPath: own.APIPath, DisableCompression: true,
+		TLSClientConfig: rest.TLSClientConfig{
+			ServerName: own.ServerName, CAFile: own.CAFile, CAData: own.CAData, CertFile: cert, KeyFile: key}})
+}
+
+// sideOf makes clients of an API server: own is for what the gateway asks itself, config for the requests of users.
+func sideOf(name pair.Side, own, config *rest.Config) (*side, error) {
 	s := &side{name: name}
 	var err error
 	if s.own, err = apiserver.New(own, apiserver.Options{Timeout: 20 * time.Second, Attempts: 2}); err != nil {
 		return nil, err
 	}
-	config := &rest.Config{Host: own.Host, APIPath: own.APIPath, DisableCompression: true,
-		TLSClientConfig: rest.TLSClientConfig{
-			ServerName: own.ServerName, CAFile: own.CAFile, CAData: own.CAData, CertFile: cert, KeyFile: key}}
 	if s.base, _, err = rest.DefaultServerUrlFor(config); err != nil {
 		return nil, err
 	}
 	if s.base.Scheme != "https" {
-		return nil, fmt.Errorf("%s: want https: the gateway authenticates by certificate",
-			s.base.Redacted())
+		return nil, fmt.Errorf("%s: want https: the gateway sends a credential", s.base.Redacted())
 	}
 	s.base.Path = strings.TrimSuffix(s.base.Path, "/")
 	if s.forward, err = rest.TransportFor(config); err != nil {
@@ -91,7 +98,41 @@ func (u upgrading) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: config, DisableKeepAlives: true,
 		DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second})
-	return transport.RoundTrip(r)
+	credential, err := rest.HTTPWrappersForConfig(u.config, transport)
+	if err != nil {
+		return nil, err
+	}
+	return credential.RoundTrip(r)
+}
+
+// says remembers of which version the server is.
+func (s *side) says(v kubever.Version) { s.version.Store(&v) }
+
+// minor is the release of the server; the newest that there are facts about for one that is newer.
+func (s *side) minor() kubever.Minor {
+	if v := s.version.Load(); v != nil && v.Minor.Known() {
+		return v.Minor
+	}
+	return kubever.Newest
+}
+
+// behaves reports whether the server behaves as named.
+func (s *side) behaves(b kubever.Behaviour) bool { return kubever.Behaves(b, s.minor()) }
+
+// user is who the client is there. Errors: a Status.
+func (s *side) user(id *identity) (user.Info, error) {
+	if s.beyond != nil {
+		return id.beyond(s.name)
+	}
+	return id.at(s.name)
+}
+
+// unbelieved is said where the server does not know who sends the requests.
+func (s *side) unbelieved() error {
+	if s.beyond != nil {
+		return unavailable("%s does not accept the identity of the gateway's kubeconfig", serverOf(s.name))
+	}
+	return unavailable("%s does not accept the gateway's front-proxy certificate", serverOf(s.name))
 }
 
 // timely gives up on a server that does not begin to answer.
@@ -147,8 +188,12 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 	if how.over != nil {
 		transport = timely{how.over}
 	}
+	flush := time.Duration(0) // the proxy flushes what has no length of its own
+	if how.done != nil || how.proxied || r.Header.Get("Upgrade") != "" {
+		flush = -1
+	}
 	proxy := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1,
+		Transport: transport, FlushInterval: flush,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host = s.base.Scheme, s.base.Host
 			p.Out.URL.Path = s.base.Path + strings.TrimPrefix(p.In.URL.Path, how.prefix)
@@ -158,6 +203,14 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 			s.identify(p.Out, u)
 		},
 		ModifyResponse: func(response *http.Response) error {
+			if response.StatusCode == http.StatusUnauthorized && !how.proxied {
+				return s.unbelieved()
+			}
+			if s.beyond != nil {
+				if err := s.beyond.confine(response); err != nil {
+					return err
+				}
+			}
 			if how.done != nil && response.StatusCode == http.StatusOK {
 				response.Body = &endless{response.Body, how.done}
 			}
@@ -209,7 +262,7 @@ type answer struct {
 
 // send asks the side in the name of the client. The caller closes the answer. Errors: a Status.
 func (s *side) send(ctx context.Context, r *http.Request, id *identity, q question) (*http.Response, error) {
-	u, err := id.at(s.name)
+	u, err := s.user(id)
 	if err != nil {
 		return nil, err
 	}
@@ -262,12 +315,17 @@ func (s *side) ask(ctx context.Context, r *http.Request, id *identity, q questio
 	if err != nil {
 		return nil, unreachable(s.name, err)
 	}
+	if s.beyond != nil {
+		if err := s.beyond.confine(response); err != nil {
+			return nil, unreachable(s.name, err)
+		}
+	}
 	a := &answer{s.name, response.StatusCode, response.Header, body}
 	if q.over != nil {
 		q.over.warn(a.header)
 	}
 	if a.code == http.StatusUnauthorized {
-		return nil, unavailable("the %s API server does not accept the gateway's front-proxy certificate", s.name)
+		return nil, s.unbelieved()
 	}
 	return a, nil
 }

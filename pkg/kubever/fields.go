@@ -77,6 +77,15 @@ func SchemaType(typeName string) (string, bool) {
 	return group + "JSONSchemaProps", ok
 }
 
+// ScaleKind is the kind that the subresource scale of a resource speaks in a version: the Scale of the version itself,
+// where the table of fields describes one, otherwise that of autoscaling/v1.
+func ScaleKind(gv schema.GroupVersion) schema.GroupVersionKind {
+	if own := gv.WithKind("Scale"); HasFields(TypeName(own)) {
+		return own
+	}
+	return schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+}
+
 // HasFields reports whether some minor describes the type by its fields: it is no string, number or the like.
 func HasFields(typeName string) bool { return len(fieldTable()[typeName]) > 0 }
 

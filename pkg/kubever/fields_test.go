@@ -54,3 +54,19 @@ func TestTypeNames(t *testing.T) {
 		}
 	}
 }
+
+// The Scale of a version is its own where there is one, whatever came since.
+func TestScaleKinds(t *testing.T) {
+	for gv, want := range map[schema.GroupVersion]string{
+		{Group: "extensions", Version: "v1beta1"}:   "extensions/v1beta1",
+		{Group: "apps", Version: "v1beta1"}:         "apps/v1beta1",
+		{Group: "apps", Version: "v1beta2"}:         "apps/v1beta2",
+		{Group: "apps", Version: "v1"}:              "autoscaling/v1",
+		{Version: "v1"}:                             "autoscaling/v1",
+		{Group: "example.org", Version: "v1alpha1"}: "autoscaling/v1",
+	} {
+		if got := ScaleKind(gv).GroupVersion().String(); got != want {
+			t.Errorf("%s scales by %s, want %s", gv, got, want)
+		}
+	}
+}

@@ -26,6 +26,8 @@ const gatewayPlan = modernDirectory + "/gateway.json"
 type Gateway struct {
 	Create           pair.Side `json:"create"` // where objects are created of which each side has its own
 	SharedIdentities bool      `json:"sharedIdentities,omitempty"`
+	// Clusters are further API servers that it serves below /clusters/NAME.
+	Clusters []spec.GatewayCluster `json:"clusters,omitempty"`
 	// Component is nil where the gateway is no component of the plan.
 	Component *GatewayComponent `json:"component,omitempty"`
 }
@@ -67,7 +69,7 @@ func (b *basis) gateway(components []Component) *Gateway {
 	if s == nil {
 		return nil
 	}
-	g := &Gateway{Create: s.Create, SharedIdentities: s.SharedIdentities}
+	g := &Gateway{Create: s.Create, SharedIdentities: s.SharedIdentities, Clusters: slices.Clone(s.Clusters)}
 	if !b.gatewayServes() {
 		return g
 	}
@@ -132,6 +134,10 @@ func (b *basis) jointGateway(host spec.Host, configs []Kubeconfig) Component {
 	const proxy = "both API servers believe this front proxy who its clients are"
 	say("proxy-cert", pki.ProxyClientCert, proxy)
 	say("proxy-key", pki.ProxyClientKey, proxy)
+	for _, further := range s.Clusters {
+		say("cluster", further.Name, "a further cluster, below /clusters/"+further.Name)
+		say("cluster-kubeconfig", further.Kubeconfig, "the identity by which its users are impersonated there")
+	}
 	cert, key := b.gatewayServing()
 	say("tls-cert", cert, "serving certificate")
 	say("tls-key", key, "serving certificate")

@@ -89,7 +89,8 @@ func TestGatewayHasItsFiles(t *testing.T) {
 
 // The gateway goes by what the spec says; the plan for a cluster says it for one that is started by hand.
 func TestGatewayIsToldItsChoices(t *testing.T) {
-	text := splitSpec("1.15.12", "1.36.3", "  gateway: {create: legacy, sharedIdentities: true}\n")
+	text := splitSpec("1.15.12", "1.36.3", "  gateway: {create: legacy, sharedIdentities: true, clusters: [{name: edge, "+
+		"kubeconfig: /etc/edge/config}, {name: far, kubeconfig: /etc/far.conf}]}\n")
 	f, err := spec.Load("spec.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -99,8 +100,29 @@ func TestGatewayIsToldItsChoices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g := p.Runtime().Gateway; g == nil || g.Create != pair.Legacy || !g.SharedIdentities || g.Component != nil {
+		if g := p.Runtime().Gateway; g == nil || g.Create != pair.Legacy || !g.SharedIdentities || g.Component != nil ||
+			len(g.Clusters) != 2 || g.Clusters[1] != (spec.GatewayCluster{Name: "far", Kubeconfig: "/etc/far.conf"}) {
 			t.Errorf("target %q: a running gateway is told %+v", target, g)
+		}
+		for _, c := range p.Components {
+			if c.Kind != plan.JointGateway {
+				continue
+			}
+			var clusters []string
+			for _, a := range c.Args {
+				if strings.HasPrefix(a.Name, "cluster") {
+					clusters = append(clusters, a.String())
+				}
+			}
+			if want := []string{"--cluster=edge", "--cluster-kubeconfig=/etc/edge/config", "--cluster=far",
+				"--cluster-kubeconfig=/etc/far.conf"}; !slices.Equal(clusters, want) {
+				t.Errorf("arguments %q, want %q", clusters, want)
+			}
+			if !plan.ReadsFile("cluster-kubeconfig") || !slices.ContainsFunc(c.Mounts, func(m plan.Mount) bool {
+				return strings.HasPrefix("/etc/edge/config", m.Path)
+			}) {
+				t.Errorf("the kubeconfig of a cluster is mounted nowhere: %+v", c.Mounts)
+			}
 		}
 		if hosted := target == plan.Hosted; p.Gateway.Serves() == hosted || len(gatewaysOf(p)) > 0 == hosted {
 			t.Errorf("target %q: gateways on %q", target, gatewaysOf(p))

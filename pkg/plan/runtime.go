@@ -71,7 +71,8 @@ func (p *Plan) Runtime() *Runtime {
 		r.Pods = &pods
 	}
 	if p.Gateway != nil {
-		r.Gateway = &Gateway{Create: p.Gateway.Create, SharedIdentities: p.Gateway.SharedIdentities}
+		r.Gateway = &Gateway{Create: p.Gateway.Create, SharedIdentities: p.Gateway.SharedIdentities,
+			Clusters: slices.Clone(p.Gateway.Clusters)}
 	}
 	return r
 }

@@ -118,7 +118,7 @@ func (n *Needs) rendered(part *render.Part) {
 }
 
 // credentials are the flags whose files hold credentials in another form than a PEM key.
-var credentials = []string{"basic-auth-file", "encryption-provider-config", "experimental-encryption-provider-config",
+var credentials = []string{"basic-auth-file", "cluster-kubeconfig", "encryption-provider-config", "experimental-encryption-provider-config",
 	"kubeconfig", "token-auth-file"}
 
 // certificateFlags are the ends of flags whose files hold certificates.

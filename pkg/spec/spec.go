@@ -339,6 +339,8 @@ type Gateway struct {
 	// SharedIdentities says that a name and its groups stand for the same user on both sides, whichever side's token
 	// they come from. Without it, a token counts on the sides that know it.
 	SharedIdentities bool `json:"sharedIdentities,omitempty"`
+	// Clusters are further API servers, of any version, which it serves below /clusters/NAME.
+	Clusters []GatewayCluster `json:"clusters,omitempty"`
 	// Image has fusionctl in its PATH. Without one a pod runs the host's own program, Binary, in the image of the
 	// modern API server, which is on the host already.
 	Image  string   `json:"image,omitempty"`
@@ -351,6 +353,13 @@ type Gateway struct {
 	// Service is the type of its Service where it runs as pods: ClusterIP, the default, or LoadBalancer.
 	Service   ServiceType `json:"service,omitempty"`
 	ExtraArgs []Arg       `json:"extraArgs,omitempty"` // of GatewayFlags
+}
+
+// GatewayCluster is a further API server behind the gateway.
+type GatewayCluster struct {
+	Name string `json:"name"`
+	// Kubeconfig is a file on every host of the gateway, of an identity that may impersonate users and groups there.
+	Kubeconfig string `json:"kubeconfig"`
 }
 
 // GatewayFlags are the flags of `fusionctl gateway` that extraArgs may name; the plan says the others.

@@ -11,7 +11,8 @@ import (
 
 // ofGateway are flags of `fusionctl gateway` that follow from the rest of the file, and what says them.
 var ofGateway = map[string]string{
-	"client-ca": "spec.pki.ca", "legacy-kubeconfig": "spec.legacy", "listen": "spec.gateway.port",
+	"client-ca": "spec.pki.ca", "cluster": "spec.gateway.clusters", "cluster-kubeconfig": "spec.gateway.clusters",
+	"legacy-kubeconfig": "spec.legacy", "listen": "spec.gateway.port",
 	"modern-kubeconfig": "spec.modern", "plan": "the plan itself", "proxy-cert": "spec.pki.proxyClientCert",
 	"proxy-key": "spec.pki.proxyClientKey", "tls-cert": "spec.pki.directory", "tls-key": "spec.pki.directory",
 }
@@ -24,6 +25,15 @@ func (v *validator) gateway() {
 	}
 	if !slices.Contains(pair.Sides(), g.Create) {
 		v.expect(at+".create", string(g.Create), "want legacy or modern")
+	}
+	once := seen[string]{}
+	for i, c := range g.Clusters {
+		at := index(at+".clusters", i)
+		if v.label(at+".name", c.Name) && slices.Contains(pair.Sides(), pair.Side(c.Name)) {
+			v.expect(at+".name", c.Name, "want another name than that of a side")
+		}
+		once.once(v, at+".name", c.Name)
+		v.absolute(at+".kubeconfig", c.Kubeconfig, true)
 	}
 	v.image(at+".image", g.Image)
 	v.binary(at+".binary", g.Binary)

@@ -226,6 +226,8 @@ var bad = map[string][2]string{
 
 	"FusionctlGatewayDiscoveryStale": {"fusionctl_gateway_discovery_stale{",
 		`job="a",instance="i",side="legacy"} 1x120`},
+	"FusionctlGatewayClusterStale": {"fusionctl_gateway_cluster_stale{",
+		`job="a",instance="i",cluster="far"} 1x120`},
 	"FusionctlGatewayUnavailable": {`fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="503"`,
 		`} 0+1x120`},
 	"FusionctlGatewayAborted": {`fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="aborted"`,

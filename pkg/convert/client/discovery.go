@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // discover answers a request for discovery: what the server says, and beside it what is served by converting. It
@@ -118,7 +119,7 @@ func (l *Live) additions(ctx context.Context) (additions, error) {
 			r := metav1.APIResource{Name: api.Name + "/" + sub.Name, Kind: api.Kind, Namespaced: api.Namespaced,
 				Verbs: metav1.Verbs{"get", "patch", "update"}}
 			if sub.Name == "scale" {
-				scale := scaleKind(api.GroupVersion)
+				scale := kubever.ScaleKind(api.GroupVersion)
 				r.Group, r.Version, r.Kind = scale.Group, scale.Version, scale.Kind
 			}
 			added[api.GroupVersion] = append(added[api.GroupVersion], r)
@@ -166,14 +167,6 @@ func (a additions) addVersions(group *metav1.APIGroup) {
 	if group.PreferredVersion.Version == "" && len(group.Versions) > 0 {
 		group.PreferredVersion = group.Versions[0]
 	}
-}
-
-// scaleKind is what the scale subresource of a resource speaks in its version.
-func scaleKind(gv schema.GroupVersion) schema.GroupVersionKind {
-	if (gv.Group == "apps" || gv.Group == "extensions") && gv.Version != "v1" {
-		return gv.WithKind("Scale")
-	}
-	return schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 }
 
 // evictionKind is what the eviction subresource of pods takes.

@@ -419,7 +419,7 @@ func (c *call) object(object map[string]any, gvk schema.GroupVersionKind) (map[s
 	case gvk == c.answer.As:
 		to = c.answer.Asked
 	case gvk.Kind == "Scale":
-		to = scaleKind(c.about.GroupVersion)
+		to = kubever.ScaleKind(c.about.GroupVersion)
 	}
 	if gvk.Kind == "Eviction" && c.sent.Kind == gvk.Kind {
 		to = c.sent

@@ -26,6 +26,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // attempts bounds how often a write is tried again that the program did not tie to a resource version, when another
@@ -69,7 +70,7 @@ func (c *call) servedScale() schema.GroupVersionKind {
 	if sub, ok := c.answer.Resource.Subresource("scale"); ok && sub.Kind.Version != "" {
 		return sub.Kind
 	}
-	return scaleKind(c.served.GroupVersion)
+	return kubever.ScaleKind(c.served.GroupVersion)
 }
 
 // lost refuses or reports a write that loses something. The server takes the status from writes of the status alone,
@@ -364,7 +365,7 @@ func (c *call) patch() (*http.Response, error) {
 	return c.write(false, func(current map[string]any) (map[string]any, error) {
 		kind := c.answer.Asked
 		if c.about.subresource == "scale" {
-			kind = scaleKind(c.about.GroupVersion)
+			kind = kubever.ScaleKind(c.about.GroupVersion)
 		}
 		before, _, err := c.convert(current, kind)
 		if err != nil {
@@ -392,7 +393,7 @@ func (c *call) patch() (*http.Response, error) {
 func (c *call) patcher(kind types.PatchType, text []byte) (func(map[string]any) (map[string]any, error), error) {
 	gvk := c.answer.Asked
 	if c.about.subresource == "scale" {
-		gvk = scaleKind(c.about.GroupVersion)
+		gvk = kubever.ScaleKind(c.about.GroupVersion)
 	}
 	return Patcher(kind, text, gvk, c.about.groupResource(), c.about.name)
 }

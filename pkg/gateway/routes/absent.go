@@ -35,8 +35,7 @@ func (b *builder) absent(a *kubever.APIResource) *Row {
 	if stored == nil || b.sources.Equivalents == nil {
 		return nil
 	}
-	asked := &discovery.Resource{GroupVersion: a.GroupVersion, Name: a.Name, Kind: a.Kind, Namespaced: a.Namespaced,
-		Singular: strings.ToLower(a.Kind)}
+	asked := askedFor(a)
 	as := map[pair.Side]*discovery.Resource{}
 	for _, side := range pair.Sides() {
 		served := b.sources.Of(side)
@@ -88,24 +87,29 @@ func (b *builder) absent(a *kubever.APIResource) *Row {
 		}
 		slices.Sort(row.Verbs)
 	}
-	for name, kind := range map[string]schema.GroupVersionKind{"status": a.WithKind(a.Kind), "scale": scaleOf(a)} {
-		named := func(s discovery.Subresource) bool { return s.Name == name }
-		i, j := slices.IndexFunc(read.Subresources, named), slices.IndexFunc(write.Subresources, named)
-		if i >= 0 && j >= 0 {
-			row.Subresources = append(row.Subresources, discovery.Subresource{Name: name, Kind: kind,
-				Verbs: shared(read.Subresources[i].Verbs, write.Subresources[j].Verbs)})
-		}
-	}
-	slices.SortFunc(row.Subresources, func(a, b discovery.Subresource) int { return cmp.Compare(a.Name, b.Name) })
+	row.Subresources = subresourcesOf(a, read, write)
 	return row
 }
 
-// scaleOf is the kind by which a version scales.
-func scaleOf(a *kubever.APIResource) schema.GroupVersionKind {
-	if (a.Group == "apps" || a.Group == "extensions") && a.Version != "v1" {
-		return a.WithKind("Scale")
+// askedFor is a resource in a version that no server describes.
+func askedFor(a *kubever.APIResource) *discovery.Resource {
+	return &discovery.Resource{GroupVersion: a.GroupVersion, Name: a.Name, Kind: a.Kind, Namespaced: a.Namespaced,
+		Singular: strings.ToLower(a.Kind)}
+}
+
+// subresourcesOf are those of a resource that is converted to what is read and written: they have the kinds of the
+// asked version.
+func subresourcesOf(a *kubever.APIResource, read, write *discovery.Resource) (list []discovery.Subresource) {
+	for name, kind := range map[string]schema.GroupVersionKind{"status": a.WithKind(a.Kind), "scale": kubever.ScaleKind(a.GroupVersion)} {
+		named := func(s discovery.Subresource) bool { return s.Name == name }
+		i, j := slices.IndexFunc(read.Subresources, named), slices.IndexFunc(write.Subresources, named)
+		if i >= 0 && j >= 0 {
+			list = append(list, discovery.Subresource{Name: name, Kind: kind,
+				Verbs: shared(read.Subresources[i].Verbs, write.Subresources[j].Verbs)})
+		}
 	}
-	return schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+	slices.SortFunc(list, func(a, b discovery.Subresource) int { return cmp.Compare(a.Name, b.Name) })
+	return list
 }
 
 // owners are the sides that have objects of a resource that is stored: at least one.

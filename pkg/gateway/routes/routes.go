@@ -71,7 +71,9 @@ func (r *Row) Sides() []pair.Side {
 	if r.Way == Both {
 		return pair.Sides()
 	}
-	return slices.DeleteFunc(pair.Sides(), func(s pair.Side) bool { return s != r.Read && s != r.Write })
+	sides := []pair.Side{r.Read, r.Write}
+	slices.Sort(sides) // legacy before modern
+	return slices.DeleteFunc(slices.Compact(sides), func(s pair.Side) bool { return s == "" })
 }
 
 // Served is what one side serves.
@@ -151,15 +153,9 @@ func New(p *plan.Runtime, s Sources) *Table {
 			if _, known := t.index[r.GroupVersionResource()]; known {
 				continue
 			}
-			t.index[r.GroupVersionResource()] = len(t.Rows)
-			t.Rows = append(t.Rows, b.row(r.GroupVersionResource()))
+			t.add(b.row(r.GroupVersionResource()))
 		}
-		failed := s.Of(side).Failed
-		for _, gv := range slices.SortedFunc(maps.Keys(failed), func(a, b schema.GroupVersion) int {
-			return cmp.Compare(a.String(), b.String())
-		}) {
-			t.silent = append(t.silent, silence{gv, side, failed[gv]})
-		}
+		t.hears(side, s.Of(side).Result)
 	}
 	others := absent()
 	for i := range others {
@@ -171,11 +167,24 @@ func New(p *plan.Runtime, s Sources) *Table {
 			continue
 		}
 		if row := b.absent(&others[i]); row != nil {
-			t.index[gvr] = len(t.Rows)
-			t.Rows = append(t.Rows, *row)
+			t.add(*row)
 		}
 	}
 	return t
+}
+
+func (t *Table) add(row Row) {
+	t.index[row.GroupVersionResource()] = len(t.Rows)
+	t.Rows = append(t.Rows, row)
+}
+
+// hears remembers what a server announces and does not list.
+func (t *Table) hears(side pair.Side, result *discovery.Result) {
+	for _, gv := range slices.SortedFunc(maps.Keys(result.Failed), func(a, b schema.GroupVersion) int {
+		return cmp.Compare(a.String(), b.String())
+	}) {
+		t.silent = append(t.silent, silence{gv, side, result.Failed[gv]})
+	}
 }
 
 type builder struct {
