@@ -201,8 +201,8 @@ func (req *gatewayRequest) door(streams Streams) (*webhook.Source, error) {
 type clusterFlags struct{ names, kubeconfigs []string }
 
 func (c *clusterFlags) bind(f *pflag.FlagSet) {
-	f.StringArrayVar(&c.names, "cluster", nil, "name of a further cluster, served below /clusters/NAME; may be repeated "+
-		"(default those of spec.gateway.clusters)")
+	f.StringArrayVar(&c.names, "cluster", nil, "name of a further cluster, served below /clusters/NAME; may be "+
+		"repeated (default those of spec.gateway.clusters)")
 	f.StringArrayVar(&c.kubeconfigs, "cluster-kubeconfig", nil, "kubeconfig of that cluster, of an identity that may "+
 		"impersonate users and groups; one for each --cluster")
 }

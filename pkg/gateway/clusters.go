@@ -165,8 +165,8 @@ func (g *Gateway) serveCluster(w http.ResponseWriter, r *http.Request, c *exchan
 	}
 	for header := range r.Header { // the gateway's own identity there may impersonate anyone
 		if strings.HasPrefix(strings.ToLower(header), "impersonate-") {
-			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "%s: requests in the name of others are "+
-				"not served for further clusters", header)
+			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "%s: requests in the name of others "+
+				"are not served for further clusters", header)
 		}
 	}
 	if c.info.IsResourceRequest {
@@ -216,7 +216,7 @@ func (g *Gateway) serveClusterOpenAPI3(w http.ResponseWriter, r *http.Request, c
 }
 
 // beyond is who the client is on a further cluster: the name by which both sides know it, and the groups that both say.
-// Names and groups of Kubernetes itself are those of their own cluster and stand for nobody elsewhere: a service
+// Names and groups of Kubernetes itself are those of their own cluster and stand for no user elsewhere: a service
 // account of a name is another one there, and so is system:masters.
 // Errors: a Status.
 func (i *identity) beyond(name pair.Side) (user.Info, error) {
@@ -259,7 +259,8 @@ func impersonate(r *http.Request, u user.Info) {
 
 // hostHeaders are headers of an answer that are about the whole host of the gateway, or that browsers act on there.
 var hostHeaders = []string{"Set-Cookie", "Alt-Svc", "Clear-Site-Data", "Strict-Transport-Security",
-	"Public-Key-Pins", "Www-Authenticate", "Proxy-Authenticate", "Refresh", "Content-Location", "Service-Worker-Allowed"}
+	"Public-Key-Pins", "Www-Authenticate", "Proxy-Authenticate", "Refresh", "Content-Location",
+	"Service-Worker-Allowed"}
 
 // confine lets an answer of the cluster speak for itself alone: a client that follows a redirect sends its credential
 // along, to whom it is told.

@@ -72,7 +72,7 @@ type Gateway struct {
 	metrics        *metrics
 	audit          *auditLog // nil for none
 	memory         *webserver.Budget
-	clusterMemory  *webserver.Budget // a cluster that sends without end is in nobody else's way
+	clusterMemory  *webserver.Budget // a cluster that sends without end is in no side's way
 	flights        flights           // of users
 	strangers      flights           // of networks
 	watching       atomic.Int64

@@ -385,7 +385,9 @@ var fileFlags = map[string]bool{
 	"etcd-keyfile":  true, "experimental-encryption-provider-config": true, "experimental-keystone-ca-file": true,
 	"kubeconfig":        true,
 	"legacy-kubeconfig": true, "modern-kubeconfig": true, "plan": true, // of fusionctl's own
-	"client-ca": true, "cluster-kubeconfig": true, "policy": true, "proxy-cert": true, "proxy-key": true, "tls-cert": true, "tls-key": true,
+	"cluster-kubeconfig": true,
+	"client-ca":          true, "policy": true,
+	"proxy-cert": true, "proxy-key": true, "tls-cert": true, "tls-key": true,
 	"kubelet-certificate-authority": true, "kubelet-client-certificate": true, "kubelet-client-key": true,
 	"oidc-ca-file": true,
 	"peer-ca-file": true, "policy-config-file": true, "proxy-client-cert-file": true, "proxy-client-key-file": true,

@@ -89,8 +89,8 @@ func TestGatewayHasItsFiles(t *testing.T) {
 
 // The gateway goes by what the spec says; the plan for a cluster says it for one that is started by hand.
 func TestGatewayIsToldItsChoices(t *testing.T) {
-	text := splitSpec("1.15.12", "1.36.3", "  gateway: {create: legacy, sharedIdentities: true, clusters: [{name: edge, "+
-		"kubeconfig: /etc/edge/config}, {name: far, kubeconfig: /etc/far.conf}]}\n")
+	text := splitSpec("1.15.12", "1.36.3", "  gateway: {create: legacy, sharedIdentities: true, clusters: [{name: "+
+		"edge, kubeconfig: /etc/edge/config}, {name: far, kubeconfig: /etc/far.conf}]}\n")
 	f, err := spec.Load("spec.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)

@@ -118,8 +118,8 @@ func (n *Needs) rendered(part *render.Part) {
 }
 
 // credentials are the flags whose files hold credentials in another form than a PEM key.
-var credentials = []string{"basic-auth-file", "cluster-kubeconfig", "encryption-provider-config", "experimental-encryption-provider-config",
-	"kubeconfig", "token-auth-file"}
+var credentials = []string{"basic-auth-file", "cluster-kubeconfig", "encryption-provider-config",
+	"experimental-encryption-provider-config", "kubeconfig", "token-auth-file"}
 
 // certificateFlags are the ends of flags whose files hold certificates.
 var certificateFlags = []string{"ca-file", "cafile", "cert-file", "certfile", "client-certificate",

@@ -100,7 +100,8 @@ func askedFor(a *kubever.APIResource) *discovery.Resource {
 // subresourcesOf are those of a resource that is converted to what is read and written: they have the kinds of the
 // asked version.
 func subresourcesOf(a *kubever.APIResource, read, write *discovery.Resource) (list []discovery.Subresource) {
-	for name, kind := range map[string]schema.GroupVersionKind{"status": a.WithKind(a.Kind), "scale": kubever.ScaleKind(a.GroupVersion)} {
+	for name, kind := range map[string]schema.GroupVersionKind{"status": a.WithKind(a.Kind),
+		"scale": kubever.ScaleKind(a.GroupVersion)} {
 		named := func(s discovery.Subresource) bool { return s.Name == name }
 		i, j := slices.IndexFunc(read.Subresources, named), slices.IndexFunc(write.Subresources, named)
 		if i >= 0 && j >= 0 {
