@@ -14,6 +14,6 @@ environment variable FUSIONCTL_ETCD_PASSWORD, and is never printed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newEtcdCheckCmd(streams), newEtcdLsCmd(streams), newEtcdGetCmd(streams), newEtcdDiffCmd(streams),
-		newEtcdWatchCmd(streams), newEtcdMoveCmd(streams))
+		newEtcdWatchCmd(streams), newEtcdMoveCmd(streams), newEtcdBackupCmd(streams), newEtcdRestoreCmd(streams))
 	return cmd
 }

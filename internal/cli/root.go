@@ -76,6 +76,7 @@ var orderly = map[string]bool{
 	"fusionctl policy serve": true, "fusionctl crd webhook": true, "fusionctl controllers": true,
 	"fusionctl gateway": true, "fusionctl operator": true,
 	"fusionctl etcd watch": true, "fusionctl etcd move apply": true, "fusionctl etcd move undo": true,
+	"fusionctl etcd backup": true, "fusionctl etcd restore": true,
 	"fusionctl crd apply": true, "fusionctl crd undo": true, "fusionctl transition apply": true,
 	"fusionctl transition undo": true, "fusionctl render": true, "fusionctl pki": true, "fusionctl demo": true,
 }

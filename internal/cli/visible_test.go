@@ -199,6 +199,10 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"etcd move apply": {append([]string{split, movePlan, "--yes"}, stores...),
 			append([]string{split, policy, "--yes"}, stores...)},
 		"etcd move undo": {append([]string{split, movePlan, "--yes"}, stores...)},
+		"etcd backup": {append([]string{split, "--out", filepath.Join(dir, "backups"+name)}, stores...),
+			{bad, "--out", dir}, {"--source", policy, "--out", dir}},
+		"etcd restore": {{policy, "--data-dir", filepath.Join(dir, "member"+name), "--id", "a", "--name", name,
+			"--peer-url", evil, "--cluster", evil, "--token", evil}, {"--back", "--data-dir", dir, "--id", evil}},
 		"convert": {{"-f", objects, "--for", "1.36"}, {"-f", objects, "--for", "1.36", "--report"},
 			{"-f", noObjects, "--for", "1.36"}, {"-f", objects, "--for-server", kubeconfig, "--report"},
 			{"-f", objects, "--to", evil}},
@@ -233,8 +237,9 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"crd webhook manifests": {{"--rules", filepath.Dir(rules), "--image", evil, "--ca", certificate, "--for",
 			"1.36"}},
 	}
-	order := []string{"etcd check", "etcd ls", "etcd get", "etcd diff", "etcd watch", "etcd move plan",
-		"etcd move apply", "etcd move undo", "crd status", "crd plan", "crd apply", "crd undo"}
+	order := []string{"etcd check", "etcd ls", "etcd get", "etcd diff", "etcd watch", "etcd backup",
+		"etcd restore", "etcd move plan", "etcd move apply", "etcd move undo", "crd status", "crd plan", "crd apply",
+		"crd undo"}
 	var walk func(cmd *cobra.Command, path string)
 	walk = func(cmd *cobra.Command, path string) {
 		if cmd.Flags().Lookup("output") != nil && verbs[path] == nil {

@@ -30,6 +30,7 @@ var writers = map[string][]string{
 	"crd plan":          {"out"},
 	"crd apply":         {"journal"},
 	"crd undo":          {"journal"},
+	"etcd backup":       {"out"},
 	"etcd move plan":    {"out"},
 	"etcd move apply":   {"journal", "backup"},
 	"etcd move undo":    {"journal", "backup"},
@@ -129,6 +130,7 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 			run([]int{2}, "crd", "plan", "pizzas.g.example", "--kubeconfig", kubeconfig, "--storage", "v1", "--out",
 				"crd.plan")
 			at := endpoints(servers)
+			run([]int{0}, slices.Concat([]string{"etcd", "backup", self, "--out", "backups"}, at)...)
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "plan", self, "--out", "move.plan"}, at)...)
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "apply", self, "move.plan", "--yes"}, at)...)
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "undo", self, "move.plan", "--yes"}, at)...)
@@ -149,7 +151,7 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 				"crd.plan.journal": "0600", "move.plan": "0600", "move.plan.journal": "0600",
 				"move.plan.backup": "0600", "report.html": "0600", "report.md": "0600",
 				"pki": "d0700", "rendered-static-pod": "d0700", "rendered-systemd": "d0700",
-				"rendered-hosted": "d0700",
+				"rendered-hosted": "d0700", "backups": "d0700",
 			} {
 				if got[file] != want {
 					t.Errorf("%s has mode %q, want %s", file, got[file], want)
@@ -162,9 +164,12 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 				switch {
 				case below == "":
 					want = "nothing of that name"
+				case top == "backups" && strings.HasPrefix(mode, "d"):
+					want = "d0700"
 				case strings.HasPrefix(mode, "d"):
 					want = "d0755" // below one that is closed; they may be copied to a host
-				case top == "pki" && strings.HasSuffix(file, ".key"), top != "pki" && !isPublic(below):
+				case top == "pki" && strings.HasSuffix(file, ".key"), top == "backups",
+					top != "pki" && !isPublic(below):
 					want = "0600"
 				}
 				if mode != want {

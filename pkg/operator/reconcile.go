@@ -83,9 +83,19 @@ func (r *Reconciler) look(ctx context.Context, f *api.FusedControlPlane) (time.D
 		return 0, err
 	}
 	defer p.recorded()
+	after, err := p.act(ctx)
+	soon, backedUp := p.backups(ctx)
+	if after == 0 || soon > 0 && soon < after {
+		after = soon
+	}
+	return after, errors.Join(err, backedUp)
+}
+
+// act does at most what leads to the next wait.
+func (p *plane) act(ctx context.Context) (time.Duration, error) {
 	if p.verdict.file != nil && p.verdict.file.Spec.Paused {
 		p.phase(api.Paused)
-		return r.Repair, nil
+		return p.Repair, nil
 	}
 	if p.record.Open != nil {
 		return p.proceed(ctx)
@@ -94,7 +104,15 @@ func (r *Reconciler) look(ctx context.Context, f *api.FusedControlPlane) (time.D
 		p.refuse("Findings", refusal)
 		return p.steady(ctx)
 	}
+	if p.record.Restored != "" && p.object.Annotations[api.AnnotationRestore] == "" { // it may be named again
+		p.record.Restored = ""
+		if err := p.record.write(ctx, p.Client, p.object.Name); err != nil {
+			return 0, err
+		}
+	}
 	switch v := &p.verdict; {
+	case p.record.Runs == v.digest && p.restores() != "":
+		return p.beginRestore(ctx, p.restores())
 	case p.record.Runs == v.digest:
 		return p.steady(ctx)
 	case p.record.Failed == v.digest:
@@ -113,6 +131,7 @@ type plane struct {
 	object  *api.FusedControlPlane
 	verdict verdict
 	record  *record
+	repairs bool // everything is applied again in this look
 }
 
 // backed is the digest of the plan that a person wants undone.
@@ -160,9 +179,14 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 		return time.Second, p.record.write(ctx, p.Client, v.plan.Name)
 	}
 	t.Watch.Seen = p.record.Seen
+	return p.open(ctx, t, v.digest, v.plan)
+}
+
+// open records a transition to a plan, and begins it.
+func (p *plane) open(ctx context.Context, t transition.Transition, to string, of *plan.Plan) (time.Duration, error) {
 	now := p.now()
-	p.record.Open = &open{To: v.digest, Plan: v.plan, Transition: t, Since: now, StepSince: now}
-	if err := p.record.write(ctx, p.Client, v.plan.Name); err != nil {
+	p.record.Open = &open{To: to, Plan: of, Transition: t, Since: now, StepSince: now}
+	if err := p.record.write(ctx, p.Client, p.object.Name); err != nil {
 		return 0, err
 	}
 	p.event(corev1.EventTypeNormal, "Begun", "%d steps from %s to %s", len(t.Steps), t.From, t.To)
@@ -237,6 +261,9 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	run := &runner{Reconciler: p.Reconciler, name: name, plan: wanted}
+	if p.verdict.file != nil {
+		run.backup = p.verdict.file.Spec.Backup
+	}
 	book := &journal{ctx: ctx, client: p.Client, name: name, record: p.record, now: p.now}
 	if err := p.acknowledge(book); err != nil {
 		return 0, err
@@ -309,7 +336,7 @@ func (p *plane) end(ctx context.Context) error {
 	r.Failed, r.Why = "", ""
 	if o.Back {
 		past.Plan, past.Error = r.Runs, o.Why
-		if p.verdict.digest == o.To { // not one that another spec has replaced
+		if p.verdict.digest == o.To && r.Runs != o.To { // not one that another spec has replaced, nor a restore
 			r.Failed, r.Why = o.To, "the transition to plan "+o.To+" went back: "+o.Why
 		}
 	} else {
@@ -344,7 +371,7 @@ func (p *plane) steady(ctx context.Context) (time.Duration, error) {
 		p.degraded("Unreadable", err)
 		return 0, err
 	}
-	if p.due(ready) {
+	if p.repairs = p.due(ready); p.repairs {
 		err := p.secrets(ctx, p.record.Plan)
 		if err == nil {
 			err = p.reapply(ctx)
@@ -472,6 +499,7 @@ func (p *plane) delete(ctx context.Context) (time.Duration, error) {
 	}
 	before := f.DeepCopy()
 	controllerutil.RemoveFinalizer(f, api.Finalizer)
+	forgetBackup(f.Name)
 	if err := p.Client.Patch(ctx, f, client.MergeFrom(before)); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}

@@ -47,6 +47,9 @@ type record struct {
 	// Seen is what the stores of the plan showed when the last transition ended, by name.
 	Seen map[string]witness.Sight `json:"seen,omitempty"`
 
+	// Restored is the backup that the annotation names, once that was begun.
+	Restored string `json:"restored,omitempty"`
+
 	History []api.PastTransition `json:"history,omitempty"` // the last one first
 
 	secret *corev1.Secret
@@ -145,10 +148,19 @@ func validateAction(a *transition.Action, name string) error {
 		if (c.Kind == transition.Settled || c.Kind == transition.Released) && c.Marks == nil {
 			return fmt.Errorf("check %q names no marks", c.Kind)
 		}
+		if c.Kind == transition.MemberIs {
+			if err := validateMember(c.Member, name); err != nil {
+				return err
+			}
+		}
 		workloads = append(workloads, c.Workload)
 	}
 	switch a.Kind {
 	case transition.RunChecks:
+	case transition.RestoreMember, transition.PutBackMember:
+		if err := validateMember(a.Member, name); err != nil {
+			return err
+		}
 	case transition.Release:
 		if a.Marks == nil {
 			return fmt.Errorf("action %q names no marks", a.Kind)

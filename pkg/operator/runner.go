@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
 	"github.com/kubefusion/fusionctl/pkg/witness"
@@ -23,6 +24,8 @@ type runner struct {
 	*Reconciler
 	name string
 	plan *plan.Plan // whose stores are read
+	// backup is how members are put back; nil where the spec does not say it
+	backup *spec.Backup
 }
 
 // Do applies or removes the objects of a component.
@@ -32,6 +35,8 @@ func (r *runner) Do(ctx context.Context, _ string, a *transition.Action) error {
 		return r.applyWorkload(ctx, a.Workload)
 	case transition.RemoveObjects:
 		return r.removeWorkload(ctx, a.Workload)
+	case transition.RestoreMember, transition.PutBackMember:
+		return r.member(ctx, a.Member, a.Kind == transition.PutBackMember)
 	case transition.Release:
 		return r.withMarks(ctx, a.Marks, func(m *transition.Marks) error {
 			return new(local.Host).Do(ctx, r.name, &transition.Action{Kind: a.Kind, Marks: m})
@@ -68,6 +73,8 @@ func (r *runner) Check(ctx context.Context, _ string, c *transition.Check) error
 			return fmt.Errorf("pod %s is still there: %w", list.Items[0].Name, errWaiting)
 		}
 		return nil
+	case transition.MemberIs:
+		return r.memberIs(ctx, c)
 	case transition.StoresAgree:
 		return r.storesAgree(ctx, c)
 	case transition.Settled, transition.Released:

@@ -187,6 +187,9 @@ func HostedKind(c *plan.Component) string {
 
 const statefulSet = "StatefulSet"
 
+// HostedClaim is the name of the PersistentVolumeClaim of a pod that keeps something.
+func HostedClaim(pod string) string { return dataVolume + "-" + pod }
+
 // checkHosted refuses what a pod of another cluster cannot have: a file of a host that nothing in the plan names one by
 // one.
 func checkHosted(p *plan.Plan, c *plan.Component) error {

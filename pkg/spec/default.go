@@ -49,12 +49,20 @@ func (f *File) Default() {
 	}
 	setDefault(&s.Controllers.Binary, "/usr/local/bin/fusionctl")
 	setDefault(&s.Controllers.Port, 10270)
+	if s.Backup != nil {
+		setDefault(&s.Backup.Keep, DefaultBackupsKept)
+		setDefault(&s.Backup.Claim, "fusionctl-backup")
+		setDefault(&s.Backup.Size, defaultBackupSize)
+	}
 	for i := range s.Access {
 		if a := &s.Access[i]; len(a.Resources) > 0 && len(a.Namespaces) == 0 {
 			a.Namespaces = []string{"*"}
 		}
 	}
 }
+
+// defaultBackupSize has room for seven snapshots of stores of the example.
+const defaultBackupSize = "20Gi"
 
 func (k *ModernKubelet) setDefaults(ca string) {
 	setDefault(&k.Unit, "kubelet.service")

@@ -76,7 +76,29 @@ type Operation struct {
 	Approval Approval `json:"approval,omitempty"`
 	// what becomes of the pods of a control plane whose object is deleted; default Keep
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+	// absent: the stores are not saved
+	Backup *Backup `json:"backup,omitempty"`
 }
+
+// Backup says when the stores are saved, by a pod of the control plane, into a volume of its namespace.
+type Backup struct {
+	Schedule string `json:"schedule"`           // five fields of cron: minute, hour, day, month, day of the week
+	TimeZone string `json:"timeZone,omitempty"` // of the schedule, as Europe/Berlin; default UTC
+	// how many backups are kept; default 7
+	Keep int `json:"keep,omitempty"`
+	// image that has fusionctl in its PATH; it has to run as any user
+	Image string `json:"image"`
+	// PersistentVolumeClaim of the control plane's namespace; it is made where there is none; default fusionctl-backup
+	Claim string `json:"claim,omitempty"`
+	// what is claimed, of a claim that is made; default 20Gi
+	Size string `json:"size,omitempty"`
+}
+
+// Of Backup.Keep.
+const (
+	DefaultBackupsKept = 7
+	MostBackupsKept    = 60 // a pod tells which there are
+)
 
 // Approval says which transitions wait for a person. None does that begins with nothing.
 type Approval string

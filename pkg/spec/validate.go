@@ -34,12 +34,7 @@ func validate(f *File, ps *strictyaml.Problems) {
 	v.network()
 	v.pki()
 	v.hostFiles()
-	if s.DeletionPolicy != "" {
-		v.oneOf("spec.deletionPolicy", string(s.DeletionPolicy), DeletionPolicies)
-	}
-	if s.Approval != "" {
-		v.oneOf("spec.approval", string(s.Approval), Approvals)
-	}
+	v.operation()
 	v.gateway()
 	v.stores()
 	v.side("spec.legacy", &s.Legacy)

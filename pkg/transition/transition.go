@@ -101,6 +101,9 @@ const (
 	// ApplyObjects and RemoveObjects are about the objects of Workload in a cluster; data that it claimed stays.
 	ApplyObjects  Kind = "apply objects"
 	RemoveObjects Kind = "remove objects"
+	// RestoreMember puts Member back to a backup, PutBackMember to what it had before.
+	RestoreMember Kind = "restore member"
+	PutBackMember Kind = "put member back"
 	// HandOver takes objects from the legacy side to the modern one, HandBack brings them back.
 	HandOver  Kind = "hand over"
 	HandBack  Kind = "hand back"
@@ -122,6 +125,7 @@ type Action struct {
 	Node   *Node       `json:"node,omitempty"`
 	// Workload is what ApplyObjects and RemoveObjects are about.
 	Workload *Workload `json:"workload,omitempty"`
+	Member   *Member   `json:"member,omitempty"`  // of RestoreMember and PutBackMember
 	Text     string    `json:"text,omitempty"`    // what a person does
 	Objects  *Objects  `json:"objects,omitempty"` // of HandOver and HandBack
 }
@@ -196,6 +200,7 @@ const (
 	Program     CheckKind = "kubelet"      // Path is a kubelet of Version
 	RolledOut   CheckKind = "rolled out"   // every pod of Workload is there as it is to be, and ready
 	NoPods      CheckKind = "no pods"      // of Workload
+	MemberIs    CheckKind = "member is"    // restored, or put Back
 	NodeRights  CheckKind = "node rights"  // the modern API server allows Node's kubelet what it needs
 	NodeReady   CheckKind = "node ready"   // for both sides, with a kubelet of Node.To, and heartbeats are seen
 	NodePods    CheckKind = "node pods"    // those recorded; what was predicted has restarted, and nothing else
@@ -226,6 +231,8 @@ type Check struct {
 	Accept      []finding.Acceptance `json:"accept,omitempty"`
 	Marks       *Marks               `json:"marks,omitempty"`
 	Workload    *Workload            `json:"workload,omitempty"`
+	Member      *Member              `json:"member,omitempty"`
+	Back        bool                 `json:"back,omitempty"` // of MemberIs
 	Node        *Node                `json:"node,omitempty"`
 	Asked       []Access             `json:"asked,omitempty"`
 	Objects     *Objects             `json:"objects,omitempty"`

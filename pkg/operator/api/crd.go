@@ -56,6 +56,7 @@ func CRD() *apiextensions.CustomResourceDefinition {
 					column("Phase", "string", ".status.phase", "what the control plane is doing", 0),
 					column("Ready", "string", condition(ConditionReady), "every component is ready", 0),
 					column("Safe", "string", condition(ConditionSafe), "the plan has no error among its findings", 0),
+					column("Backed-Up", "string", condition(ConditionBackedUp), "the last backup is good and new", 1),
 					column("Age", "date", ".metadata.creationTimestamp", "", 0),
 					column("Plan", "string", ".status.plan", "digest of the plan that the spec leads to", 1),
 					column("Step", "string", ".status.transition.step", "the step that is carried out", 1),
@@ -73,6 +74,8 @@ func defaults() map[string]any {
 		Modern:  spec.Side{Version: newest, APIServer: &spec.APIServer{}},
 		Pods:    &spec.Pods{},
 		Gateway: &spec.Gateway{},
+
+		Operation: spec.Operation{Backup: &spec.Backup{}},
 	}}
 	f.Default()
 	s := &f.Spec
@@ -80,6 +83,9 @@ func defaults() map[string]any {
 		"spec.layout":                        s.Layout,
 		"spec.approval":                      spec.ApprovalAutomatic,
 		"spec.deletionPolicy":                spec.DeletionKeep,
+		"spec.backup.keep":                   s.Backup.Keep,
+		"spec.backup.claim":                  s.Backup.Claim,
+		"spec.backup.size":                   s.Backup.Size,
 		"spec.network.serviceCIDRs":          s.Network.ServiceCIDRs,
 		"spec.network.nodePortRange":         s.Network.NodePortRange,
 		"spec.network.clusterDomain":         s.Network.ClusterDomain,

@@ -46,6 +46,8 @@ func rights() []any {
 		right(list(""), list("configmaps", "services"), list("get", "create", "patch", "delete")),
 		right(list("apps"), list("deployments", "statefulsets"),
 			list("get", "list", "watch", "create", "patch", "delete")),
+		right(list(""), list("persistentvolumeclaims"), list("get", "create", "patch")),
+		right(list("batch"), list("cronjobs", "jobs"), list("get", "create", "patch", "delete")),
 		right(list("policy"), list("poddisruptionbudgets"), list("get", "create", "patch", "delete")),
 		right(list(""), list("pods"), list("list")),
 		right(list("events.k8s.io"), list("events"), list("create", "patch")),

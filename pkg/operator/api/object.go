@@ -34,6 +34,8 @@ const (
 	AnnotationBack = Group + "/back"
 	// AnnotationAcknowledge has the name of a stop before a step that deletes: the stores are right as they were seen.
 	AnnotationAcknowledge = Group + "/acknowledge"
+	// AnnotationRestore has the name of a backup: the managed stores are put back to it, once.
+	AnnotationRestore = Group + "/restore"
 )
 
 // Finalizer keeps an object until the operator has done what its deletionPolicy says.
@@ -79,7 +81,28 @@ func (s Status) DeepCopy() Status {
 	c.Components = append([]ComponentStatus(nil), s.Components...)
 	c.Conditions = append([]metav1.Condition(nil), s.Conditions...)
 	c.History = append([]PastTransition(nil), s.History...)
+	c.Backup = s.Backup.DeepCopy()
 	return c
+}
+
+// DeepCopy copies the status of backups.
+func (b *BackupStatus) DeepCopy() *BackupStatus {
+	if b == nil {
+		return nil
+	}
+	c := *b
+	if b.Last != nil {
+		last := *b.Last
+		last.Stores = append([]StoreSaved(nil), b.Last.Stores...)
+		c.Last = &last
+	}
+	if b.Failed != nil {
+		failed := *b.Failed
+		c.Failed = &failed
+	}
+	c.Next = b.Next.DeepCopy()
+	c.Kept = append([]string(nil), b.Kept...)
+	return &c
 }
 
 // File is the spec file that the object is. Errors: those of spec.Load, each with the path of its field.

@@ -22,6 +22,7 @@ type row struct {
 	least, most *float64
 	minItems    int64
 	maxItems    int64
+	minLength   int64
 	maxLength   int64
 	key         string // of the items of a list, unique
 	rules       []rule
@@ -102,6 +103,10 @@ func rows() map[string]row {
 				"layout shared keeps both sides in one store; layout split needs another store for the modern side"},
 		}},
 
+		"Backup.schedule": {required: true, minLength: 1}, "Backup.image": {required: true, minLength: 1},
+		"Backup.keep":  {least: number(0), most: number(spec.MostBackupsKept)},
+		"Backup.claim": {pattern: `^$|` + spec.LabelPattern},
+
 		"Host.name": label, "Host.address": {required: true, pattern: ipLike},
 		"Change.name": needed, "Arg.name": needed, "EnvVar.name": needed,
 		"ModernKubelet.nodes": {key: "name"},
@@ -168,6 +173,9 @@ func (r row) apply(schema apiextensions.JSONSchemaProps) apiextensions.JSONSchem
 	}
 	if r.pattern != "" {
 		values.Pattern = r.pattern
+	}
+	if r.minLength > 0 {
+		values.MinLength = &r.minLength
 	}
 	if r.maxLength > 0 {
 		values.MaxLength = &r.maxLength

@@ -23,7 +23,9 @@ type Status struct {
 	Summary  finding.Summary `json:"summary,omitzero"`
 	// Components are those that the operator runs, and those that run elsewhere.
 	Components []ComponentStatus `json:"components,omitempty"`
-	// Ready, Progressing, Degraded, Safe
+	// the backups of the stores; absent without spec.backup
+	Backup *BackupStatus `json:"backup,omitempty"`
+	// Ready, Progressing, Degraded, Safe, BackedUp
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// the transitions before, the last one first
 	History []PastTransition `json:"history,omitempty"`
@@ -59,7 +61,43 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionSafe is true when the plan has no finding that is an error and is not accepted.
 	ConditionSafe = "Safe"
+	// ConditionBackedUp is true when the last backup was read to its end, and is not too old; absent without
+	// spec.backup.
+	ConditionBackedUp = "BackedUp"
 )
+
+// BackupStatus is what was saved of the stores.
+type BackupStatus struct {
+	Last *BackupMade  `json:"last,omitempty"` // that was read to its end
+	Next *metav1.Time `json:"next,omitempty"` // when the next one is to be made
+	// Failed is the last attempt, where that failed.
+	Failed *BackupFailed `json:"failed,omitempty"`
+	// names of the backups that there were when the last one was made, the newest one first
+	Kept []string `json:"kept,omitempty"`
+}
+
+// BackupMade is a backup.
+type BackupMade struct {
+	Name   string       `json:"name"` // what the annotation kubefusion.dev/restore takes
+	At     metav1.Time  `json:"at"`
+	Stores []StoreSaved `json:"stores,omitempty"`
+	// Findings counts what etcd check finds in it.
+	Findings finding.Summary `json:"findings,omitzero"`
+}
+
+// StoreSaved is the snapshot of a store.
+type StoreSaved struct {
+	Name     string `json:"name"`
+	Revision int64  `json:"revision,omitempty"`
+	Keys     int64  `json:"keys,omitempty"`
+	Bytes    int64  `json:"bytes,omitempty"` // of the file
+}
+
+// BackupFailed is an attempt that made no backup.
+type BackupFailed struct {
+	At    metav1.Time `json:"at"`
+	Error string      `json:"error"`
+}
 
 // TransitionStatus is how far a transition came.
 type TransitionStatus struct {

@@ -46,6 +46,12 @@ func (h *Host) snapshot(ctx context.Context, s *plan.Store) error {
 	if err := filetree.Private(h.Snapshots); err != nil {
 		return err
 	}
+	return Save(ctx, s, h.Snapshots)
+}
+
+// Save saves a snapshot of a store as the file STORE.db of a directory, from the first of its members that sends one
+// that is whole. Errors: about each member; the file is as it was then.
+func Save(ctx context.Context, s *plan.Store, directory string) error {
 	var problems []error
 	for _, endpoint := range s.Endpoints {
 		config := clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
@@ -58,7 +64,7 @@ func (h *Host) snapshot(ctx context.Context, s *plan.Store) error {
 			}
 			config.TLS = client
 		}
-		err := bounded().save(ctx, config, filepath.Join(h.Snapshots, s.Name+".db"))
+		err := bounded().save(ctx, config, filepath.Join(directory, s.Name+".db"))
 		if err == nil {
 			return nil
 		}

@@ -1,0 +1,277 @@
+// Package backup saves the stores of a control plane into a directory, verifies what it saved, and puts members of a
+// store back to it.
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
+	"github.com/kubefusion/fusionctl/pkg/etcd/snapshot"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
+	"github.com/kubefusion/fusionctl/pkg/transition/local"
+)
+
+// Source is what is saved, and what it is verified by. It holds no secret: certificates are named by their paths.
+type Source struct {
+	Stores []plan.Store         `json:"stores"`
+	Map    pair.Map             `json:"map"`
+	Accept []finding.Acceptance `json:"accept,omitempty"`
+}
+
+// SourceOf is the source of a plan.
+func SourceOf(p *plan.Plan) Source {
+	return Source{Stores: p.Stores, Map: p.Ownership(), Accept: p.Accept}
+}
+
+// Backup is what was saved at one time: a snapshot of each store. Its stores were saved one after the other.
+type Backup struct {
+	Name   string    `json:"name"` // of its directory
+	At     time.Time `json:"at"`
+	Stores []Store   `json:"stores"`
+	// Findings counts what etcd check finds in the snapshots; each of them was read to its end.
+	Findings finding.Summary `json:"findings"`
+}
+
+// Store is the snapshot of one store: the file NAME.db.
+type Store struct {
+	Name     string `json:"name"`
+	Revision int64  `json:"revision"`
+	Keys     int64  `json:"keys"`  // below the prefix
+	Bytes    int64  `json:"bytes"` // of the file
+}
+
+const (
+	nameLayout = "20060102T150405Z" // of a backup: its time in UTC
+	recordFile = "backup.json"      // in its directory, which is a backup by that
+	lockFile   = ".lock"
+)
+
+var (
+	names    = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}Z$`)
+	partials = regexp.MustCompile(`^\.[0-9]{8}T[0-9]{6}Z\.partial$`)
+)
+
+// IsName reports whether a text can be the name of a backup.
+func IsName(name string) bool { return names.MatchString(name) }
+
+// partialOf is the name of a backup that is not whole: it is being made, or removed.
+func partialOf(name string) string { return "." + name + ".partial" }
+
+// ErrBusy is wrapped when another process makes a backup in the same directory.
+var ErrBusy = errors.New("another process makes a backup there")
+
+// Save saves the stores into a directory of their own below dir, reads what it saved to its end, as etcd check does,
+// and removes the oldest backups but keep. The backups that were there stay when the new one is not whole. Errors:
+// ErrBusy, wrapped; *local.IncompleteError, where a snapshot cannot be read.
+func Save(ctx context.Context, s Source, dir string, keep int, now time.Time) (b *Backup, kept []string, err error) {
+	if keep < 1 {
+		return nil, nil, fmt.Errorf("%d backups are to be kept: want at least one", keep)
+	}
+	release, err := lock(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	if err := removePartials(dir); err != nil {
+		return nil, nil, err
+	}
+	b = &Backup{Name: now.UTC().Format(nameLayout), At: now.UTC().Truncate(time.Second)}
+	if _, err := os.Lstat(filepath.Join(dir, b.Name)); err == nil {
+		return nil, nil, fmt.Errorf("backup %s is there: %w", b.Name, fs.ErrExist)
+	}
+	partial := filepath.Join(dir, partialOf(b.Name))
+	if err := os.Mkdir(partial, 0o700); err != nil {
+		return nil, nil, err
+	}
+	if err := b.fill(ctx, s, partial); err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(partial))
+	}
+	if err := os.Rename(partial, filepath.Join(dir, b.Name)); err != nil {
+		return nil, nil, err
+	}
+	if err := filetree.Sync(dir); err != nil {
+		return nil, nil, err
+	}
+	kept, err = prune(dir, keep)
+	return b, kept, err
+}
+
+// fill saves and verifies, and writes the record.
+func (b *Backup) fill(ctx context.Context, s Source, partial string) error {
+	for i := range s.Stores {
+		if err := local.Save(ctx, &s.Stores[i], partial); err != nil {
+			return err
+		}
+	}
+	var err error
+	if b.Stores, b.Findings, err = verify(ctx, s, partial); err != nil {
+		return err
+	}
+	record, err := json.MarshalIndent(b, "", "  ")
+	if err != nil {
+		return err
+	}
+	return filetree.WriteFile(filepath.Join(partial, recordFile), append(record, '\n'), 0o600)
+}
+
+// verify reads every snapshot to its end, and compares what is in it with the ownership map.
+func verify(ctx context.Context, s Source, dir string) (list []Store, summary finding.Summary, err error) {
+	var stores []etcdv3.Store
+	for _, store := range s.Stores {
+		name := snapshotIn(dir, store.Name)
+		file, err := snapshot.Open(name)
+		if err != nil {
+			return nil, summary, fmt.Errorf("store %s: %w", store.Name, err)
+		}
+		defer file.Close()
+		info, err := os.Stat(name)
+		if err != nil {
+			return nil, summary, err
+		}
+		list = append(list, Store{Name: store.Name, Bytes: info.Size()})
+		stores = append(stores, etcdv3.Store{Store: etcd.Store{Name: store.Name, Walker: file}})
+	}
+	report, err := etcdv3.Scan(ctx, &s.Map, stores,
+		scan.Options{Depth: scan.DepthEnvelope, Parallel: 1, Fields: &objects.Finder{}})
+	if err != nil {
+		return nil, summary, err
+	}
+	if !report.Complete {
+		return nil, summary, &local.IncompleteError{Incomplete: report.Incomplete, Cause: report.Cause}
+	}
+	for i := range list {
+		at := slices.IndexFunc(report.Stores, func(r scan.StoreReport) bool { return r.Name == list[i].Name })
+		if at < 0 {
+			return nil, summary, fmt.Errorf("store %s: was not read", list[i].Name)
+		}
+		list[i].Revision, list[i].Keys = report.Stores[at].Revision, report.Stores[at].Keys
+	}
+	judged, _ := finding.Accept(report.Findings, s.Accept)
+	return list, finding.Summarize(judged.Findings), nil
+}
+
+func snapshotIn(dir, store string) string { return filepath.Join(dir, store+".db") }
+
+// lock makes the directory, and keeps others from it.
+func lock(dir string) (release func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o002 != 0 { // what lies there is restored one day
+		return nil, fmt.Errorf("%s: has mode %s: want a directory into which other users cannot write", dir,
+			info.Mode())
+	}
+	held, err := fileutil.TryLockFile(filepath.Join(dir, lockFile), os.O_WRONLY|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, fmt.Errorf("%s: %w", dir, ErrBusy)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() { held.Close() }, nil
+}
+
+// removePartials removes what a process left that was killed.
+func removePartials(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() && partials.MatchString(e.Name()) {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// List names the backups of a directory, the newest one first.
+func List(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, e := range entries {
+		if !e.IsDir() || !IsName(e.Name()) {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(dir, e.Name(), recordFile)); err == nil {
+			list = append(list, e.Name())
+		}
+	}
+	slices.SortFunc(list, func(a, b string) int { return strings.Compare(b, a) })
+	return list, nil
+}
+
+// prune removes the oldest backups. One that is removed halfway is none.
+func prune(dir string, keep int) (kept []string, err error) {
+	kept, err = List(dir)
+	if err != nil {
+		return nil, err
+	}
+	for len(kept) > keep {
+		oldest := kept[len(kept)-1]
+		partial := filepath.Join(dir, partialOf(oldest))
+		if err := os.Rename(filepath.Join(dir, oldest), partial); err != nil {
+			return kept, err
+		}
+		kept = kept[:len(kept)-1]
+		if err := os.RemoveAll(partial); err != nil {
+			return kept, err
+		}
+	}
+	return kept, nil
+}
+
+// Result is what fusionctl etcd backup prints, and what a pod tells by its end.
+type Result struct {
+	Schema  string `json:"schema"`
+	*Backup        // nil where none was made
+	// Kept names the backups that are there, the newest one first.
+	Kept  []string `json:"kept,omitempty"`
+	Error string   `json:"error,omitempty"`
+}
+
+// Schema of a Result.
+const Schema = "fusionctl/etcd-backup/v1"
+
+// mostErrorBytes bounds an error of a Result: a pod tells 4096 bytes.
+const mostErrorBytes = 1024
+
+// NewResult is the result of Save.
+func NewResult(b *Backup, kept []string, err error) *Result {
+	r := &Result{Schema: Schema, Backup: b, Kept: kept}
+	if err != nil {
+		text := err.Error()
+		if len(text) > mostErrorBytes {
+			text = strings.ToValidUTF8(text[:mostErrorBytes], "") + " ..."
+		}
+		r.Error = text
+	}
+	return r
+}

@@ -1,0 +1,257 @@
+package backup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kubefusion/fusionctl/internal/etcdtest"
+	"github.com/kubefusion/fusionctl/internal/storetest"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/transition/local"
+)
+
+// world is two stores with what belongs there, and a directory of backups.
+type world struct {
+	Source
+	servers map[string]*etcdtest.Server
+	dir     string
+	now     time.Time
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Source: Source{Map: *storetest.SplitMap()}, servers: map[string]*etcdtest.Server{},
+		dir: filepath.Join(t.TempDir(), "backups"), now: time.Date(2026, 3, 29, 1, 2, 3, 0, time.UTC)}
+	clean := storetest.Clean()
+	for _, name := range w.Map.Stores {
+		s := etcdtest.Start(t)
+		values := map[string][]byte{}
+		for key, value := range clean[name] {
+			values[w.Map.Prefix+"/"+key] = value
+		}
+		s.Put(t, values)
+		w.servers[name] = s
+		w.Stores = append(w.Stores, plan.Store{Name: name, Endpoints: []string{s.Endpoint}})
+	}
+	return w
+}
+
+func (w *world) save(t *testing.T, keep int) (*Backup, []string) {
+	t.Helper()
+	b, kept, err := Save(t.Context(), w.Source, w.dir, keep, w.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.now = w.now.Add(time.Hour)
+	return b, kept
+}
+
+// TestOldBackupsGo: as many as told are kept, the newest ones; what a killed process left goes, and nothing else does.
+func TestOldBackupsGo(t *testing.T) {
+	w := newWorld(t)
+	others := []string{"20200101T000000Z", "notes", ".20200101T000000Z.other"} // the first is no backup
+	for _, other := range append(others, ".20200102T000000Z.partial") {
+		if err := os.MkdirAll(filepath.Join(w.dir, other), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for range 4 {
+		b, kept := w.save(t, 2)
+		names = append([]string{b.Name}, names...)
+		if want := names[:min(len(names), 2)]; !slices.Equal(kept, want) {
+			t.Errorf("%q are kept, want %q", kept, want)
+		}
+		if len(b.Stores) != len(w.Stores) || b.Stores[0].Keys == 0 || b.Stores[0].Revision < 2 ||
+			b.Stores[0].Bytes == 0 || b.Findings.Errors != 0 {
+			t.Errorf("%+v", b)
+		}
+	}
+	entries, err := os.ReadDir(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var there []string
+	for _, e := range entries {
+		there = append(there, e.Name())
+	}
+	want := slices.Sorted(slices.Values(append(append([]string{lockFile}, others...), names[:2]...)))
+	if !slices.Equal(there, want) {
+		t.Errorf("there are %q, want %q", there, want)
+	}
+	info, err := os.Stat(filepath.Join(w.dir, names[0], w.Stores[0].Name+".db"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// TestABackupThatCannotBeReadIsNone: a store that does not answer, and one in which a value is no object, leave the
+// backups that were there; what the check finds in one that can be read is counted.
+func TestABackupThatCannotBeReadIsNone(t *testing.T) {
+	w := newWorld(t)
+	first, _ := w.save(t, 1)
+	w.servers["core"].Put(t, map[string][]byte{"/registry/pods/default/bad": []byte("no object")})
+	if b, _ := w.save(t, 2); b.Findings == first.Findings {
+		t.Errorf("nothing is found: %+v", b.Findings)
+	}
+	w.servers["modern"].Stop()
+	_, _, err := Save(t.Context(), w.Source, w.dir, 1, w.now)
+	if err == nil || !strings.Contains(err.Error(), "store modern") {
+		t.Errorf("a store does not answer: %v", err)
+	}
+	if kept, err := List(w.dir); err != nil || len(kept) != 2 || kept[1] != first.Name {
+		t.Errorf("%q are left, %v", kept, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(w.dir, ".*.partial")); err != nil || len(left) > 0 {
+		t.Errorf("%q is left, %v", left, err)
+	}
+}
+
+// TestDamagedSnapshotsAreFound by their hash, and by what the tree of pages says.
+func TestDamagedSnapshotsAreFound(t *testing.T) {
+	w := newWorld(t)
+	b, _ := w.save(t, 1)
+	in := filepath.Join(w.dir, b.Name)
+	if _, _, err := verify(t.Context(), w.Source, in); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(in, "core.db")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var incomplete *local.IncompleteError
+	if _, _, err := verify(t.Context(), w.Source, in); !errors.As(err, &incomplete) {
+		t.Errorf("one bit is another: %v", err)
+	}
+	m := Member{DataDir: t.TempDir(), ID: "x", Snapshot: file, Name: "default", PeerURL: "http://127.0.0.1:1",
+		Cluster: "default=http://127.0.0.1:1", Token: "x"}
+	if err := m.Restore(t.Context()); err == nil {
+		t.Error("a damaged snapshot is restored")
+	}
+	if left, err := os.ReadDir(m.DataDir); err != nil || len(left) != 1 || left[0].Name() != lockFile {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+// TestOneBackupAtATime: a second process is told so.
+func TestOneBackupAtATime(t *testing.T) {
+	w := newWorld(t)
+	release, err := lock(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if _, _, err := Save(t.Context(), w.Source, w.dir, 1, w.now); !errors.Is(err, ErrBusy) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAMemberIsPutBack: the member has what it had when the backup was made, at a revision that no client has seen, and
+// an older one is compacted; put back, it has what it had before. Both can be repeated, and be killed at every rename.
+func TestAMemberIsPutBack(t *testing.T) {
+	w := newWorld(t)
+	s := w.servers["core"]
+	get := func(key string) (string, int64) {
+		t.Helper()
+		answer, err := s.Client(t).Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(answer.Kvs) == 0 {
+			return "", answer.Header.Revision
+		}
+		return string(answer.Kvs[0].Value), answer.Header.Revision
+	}
+	s.Put(t, map[string][]byte{"/registry/of": []byte("before")})
+	b, _ := w.save(t, 1)
+	s.Put(t, map[string][]byte{"/registry/of": []byte("after")})
+	_, seen := get("/registry/of")
+	peer := "http://127.0.0.1:0"
+	m := Member{DataDir: s.Dir, ID: "a", Snapshot: filepath.Join(w.dir, b.Name, "core.db"), Name: "default",
+		PeerURL: peer, Cluster: "default=" + peer, Token: "core-a"}
+	if err := m.Restore(t.Context()); err == nil {
+		t.Fatal("restored below a running etcd")
+	}
+	s.Stop()
+	for range 2 {
+		if err := m.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Restart(t)
+	value, revision := get("/registry/of")
+	if value != "before" || revision < seen+revisionBump/2 {
+		t.Errorf("%q at %d, and clients have seen %d", value, revision, seen)
+	}
+	_, err := s.Client(t).Get(t.Context(), "/registry/of", clientv3.WithRev(seen))
+	if err == nil || !strings.Contains(err.Error(), "compacted") {
+		t.Errorf("an old revision is read: %v", err)
+	}
+	s.Stop()
+	for range 2 {
+		if err := m.PutBack(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Restart(t)
+	if value, revision := get("/registry/of"); value != "after" || revision < seen || revision > seen+1000 {
+		t.Errorf("put back: %q at %d, and it was at %d", value, revision, seen)
+	}
+	s.Stop()
+	// Killed between its two renames, it goes on, or back.
+	for _, back := range []bool{true, false} {
+		m.ID = map[bool]string{true: "b", false: "c"}[back]
+		if err := m.stage(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(m.member(), m.before()); err != nil {
+			t.Fatal(err)
+		}
+		want := "before"
+		if err = m.Restore(t.Context()); back {
+			want = "after"
+			err = errors.Join(err, m.PutBack())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Restart(t)
+		if value, _ := get("/registry/of"); value != want {
+			t.Errorf("killed, and back %t: %q, want %q", back, value, want)
+		}
+		s.Stop()
+	}
+}
+
+// TestAnEmptyMemberIsRestored, as one whose volume is a new one, and put back has nothing again.
+func TestAnEmptyMemberIsRestored(t *testing.T) {
+	w := newWorld(t)
+	b, _ := w.save(t, 1)
+	m := Member{DataDir: t.TempDir(), ID: "a", Snapshot: filepath.Join(w.dir, b.Name, "modern.db"), Name: "m-0",
+		PeerURL: "http://127.0.0.1:1", Cluster: "m-0=http://127.0.0.1:1,m-1=http://127.0.0.1:2", Token: "m"}
+	if err := m.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(m.member(), "snap", "db")); err != nil {
+		t.Error(err)
+	}
+	if err := m.PutBack(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(m.member()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it has something: %v", err)
+	}
+}

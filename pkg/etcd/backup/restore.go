@@ -1,0 +1,167 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	etcdsnapshot "go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/pkg/etcd/snapshot"
+)
+
+// Member is a member of a store that is put back to a snapshot, while it does not run.
+type Member struct {
+	DataDir string // of etcd, in which member is
+	// ID names what is done: done again with the same one, it changes nothing. What the member had before is kept in
+	// DataDir as before-ID.
+	ID string
+
+	Snapshot string // file
+	Name     string // of the member
+	PeerURL  string // that it advertises
+	Cluster  string // NAME=PEERURL,... of every member
+	Token    string // of the cluster, another one than before: no member of before is taken for one of after
+}
+
+// revisionBump is added to the newest revision of a snapshot. Clients have seen newer revisions than that, and those
+// that watch from one have to list again: what they saw is compacted.
+const revisionBump = 1_000_000_000
+
+func (m *Member) member() string   { return filepath.Join(m.DataDir, "member") }
+func (m *Member) before() string   { return filepath.Join(m.DataDir, "before-"+m.ID) }
+func (m *Member) restored() string { return filepath.Join(m.DataDir, "restored-"+m.ID) }
+func (m *Member) staging() string  { return filepath.Join(m.DataDir, ".restoring-"+m.ID) }
+
+// Restore puts the member back to the snapshot. Each step is a rename, so that one that was killed goes on where it
+// was.
+func (m *Member) Restore(ctx context.Context) error {
+	release, err := m.stopped()
+	if err != nil {
+		return err
+	}
+	defer release()
+	wasKept, err := isThere(m.before())
+	if err != nil {
+		return err
+	}
+	has, err := isThere(m.member())
+	if err != nil || wasKept && has {
+		return err // it is done
+	}
+	staged := filepath.Join(m.staging(), "member")
+	if !wasKept {
+		if err := m.stage(ctx); err != nil {
+			return errors.Join(err, os.RemoveAll(m.staging()))
+		}
+		if has {
+			err = os.Rename(m.member(), m.before())
+		} else { // it had nothing
+			err = os.Mkdir(m.before(), 0o700)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(staged, m.member()); err != nil {
+		return err
+	}
+	if err := filetree.Sync(m.DataDir); err != nil {
+		return err
+	}
+	return os.RemoveAll(m.staging())
+}
+
+// stage writes the data of the member beside what it has.
+func (m *Member) stage(ctx context.Context) error {
+	if err := os.RemoveAll(m.staging()); err != nil {
+		return err
+	}
+	file, err := snapshot.Open(m.Snapshot)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := file.VerifyHash(ctx); err != nil {
+		return err
+	}
+	return etcdsnapshot.NewV3(zap.NewNop()).Restore(etcdsnapshot.RestoreConfig{
+		SnapshotPath: m.Snapshot, Name: m.Name, OutputDataDir: m.staging(), PeerURLs: []string{m.PeerURL},
+		InitialCluster: m.Cluster, InitialClusterToken: m.Token,
+		RevisionBump: revisionBump, MarkCompacted: true,
+	})
+}
+
+// PutBack is the inverse of Restore: the member has what it had before. What was restored is kept as restored-ID.
+func (m *Member) PutBack() error {
+	release, err := m.stopped()
+	if err != nil {
+		return err
+	}
+	defer release()
+	wasKept, err := isThere(m.before())
+	if err != nil {
+		return err
+	}
+	if !wasKept { // it was not restored
+		return os.RemoveAll(m.staging())
+	}
+	has, err := isThere(m.member())
+	if err != nil {
+		return err
+	}
+	if has {
+		if err := os.Rename(m.member(), m.restored()); err != nil {
+			return err
+		}
+	}
+	if empty, err := isEmpty(m.before()); err != nil {
+		return err
+	} else if empty { // it had nothing
+		err = os.Remove(m.before())
+		if err != nil {
+			return err
+		}
+	} else if err := os.Rename(m.before(), m.member()); err != nil {
+		return err
+	}
+	if err := filetree.Sync(m.DataDir); err != nil {
+		return err
+	}
+	return os.RemoveAll(m.staging())
+}
+
+// stopped makes sure that no etcd uses the data, and keeps one from it.
+func (m *Member) stopped() (release func(), err error) {
+	release, err = lock(m.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	db := filepath.Join(m.member(), "snap", "db")
+	if there, err := isThere(db); err != nil || !there {
+		return release, err
+	}
+	if err := unused(db); err != nil {
+		release()
+		return nil, fmt.Errorf("%s: an etcd runs with it: %w", m.DataDir, err)
+	}
+	return release, nil
+}
+
+func isThere(name string) (bool, error) {
+	_, err := os.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func isEmpty(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	return len(entries) == 0, err
+}

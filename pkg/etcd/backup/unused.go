@@ -1,0 +1,21 @@
+package backup
+
+import (
+	"errors"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// unused reports an error when another process has the file of a store open: bbolt locks what it opens.
+func unused(db string) error {
+	open, err := bbolt.Open(db, 0o600, &bbolt.Options{Timeout: 100 * time.Millisecond, ReadOnly: true})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return err
+	}
+	if err != nil { // damaged, perhaps: the reason for which it is put back
+		return nil //nolint:nilerr
+	}
+	return open.Close()
+}
