@@ -40,6 +40,9 @@ var leaves = []string{
 var core = map[string][]string{
 	"pkg/spec":   nil,
 	"pkg/policy": nil,
+
+	"pkg/policy/roles": {"pkg/policy"},
+
 	"pkg/adopt":  {"pkg/spec"},
 
 	"pkg/storage/objects": nil,

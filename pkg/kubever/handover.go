@@ -18,14 +18,17 @@ type HandOver struct {
 	// Programs act for them, that run in the cluster and that no plan starts or stops: "ingress controllers". Where
 	// there are some, there are no Controllers.
 	Programs string
+	// Copied: the other control plane gets copies, and the objects stay, because API servers themselves act for them.
+	Copied bool
 }
 
 var handOverTable = sync.OnceValue(func() []HandOver {
 	var sets []HandOver
-	for _, r := range readTable("handover.tsv", 7) {
+	for _, r := range readTable("handover.tsv", 8) {
 		sets = append(sets, HandOver{Subjects: r.words(0), Keys: r.words(1), Controllers: r.words(2),
 			References: r.words(3), Ended: r.words(4), Aggregated: r.words(5),
-			Programs: strings.ReplaceAll(strings.Join(r.words(6), " "), "-", " ")})
+			Programs: strings.ReplaceAll(strings.Join(r.words(6), " "), "-", " "),
+			Copied:   r.yes(7)})
 	}
 	return sets
 })

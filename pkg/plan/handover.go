@@ -41,6 +41,10 @@ func (p *placement) handOver(rows []Resource) ([]Resource, error) {
 					"location: only what each side has of its own is handed over",
 					p.file.Spec.HandedOver[entries[i]], row.Name, row.Owner)
 			}
+			if set.Copied {
+				row.Copied, row.Why = true, "each side has its own, the modern side copies of the legacy side's"
+				continue
+			}
 			row.HandedOver = true
 			row.Why = "handed over: the modern side has those of both"
 		}
@@ -78,6 +82,29 @@ func (p *placement) handOverControllers(controllers []Controller) ([]Controller,
 		}
 	}
 	return left, nil
+}
+
+// checkCopied refuses copies of roles where no roles allow what the legacy API servers do.
+func (p *placement) checkCopied(components []Component) error {
+	sets, entries := p.handOvers()
+	for i, set := range sets {
+		at := fmt.Sprintf("spec.handedOver[%d]", entries[i])
+		for k := range components {
+			c := &components[k]
+			if !set.Copied || c.Side != pair.Legacy || c.Kind != kubever.APIServer {
+				continue
+			}
+			if file, ok := c.Arg("authorization-config"); ok {
+				return p.file.Errorf(at, "%q: the legacy API server authorizes by %s, which is not read: what its roles "+
+					"allow is not all", p.file.Spec.HandedOver[entries[i]], file)
+			}
+			if slices.Contains(AuthorizationModes(c), alwaysAllow) {
+				return p.file.Errorf(at, "%q: the legacy API server allows every request (--authorization-mode): no "+
+					"roles allow the same", p.file.Spec.HandedOver[entries[i]])
+			}
+		}
+	}
+	return nil
 }
 
 const statefulSetControl = "statefulset-controller"

@@ -167,3 +167,73 @@ func TestStatefulSetsStayWhereTheyWouldBeRolled(t *testing.T) {
 		}
 	}
 }
+
+const rbacResources = "clusterroles.rbac.authorization.k8s.io, roles.rbac.authorization.k8s.io, " +
+	"clusterrolebindings.rbac.authorization.k8s.io, rolebindings.rbac.authorization.k8s.io"
+
+// TestRolesAreCopiedWhereRolesAllow what the legacy API server does; they stay each side's own.
+func TestRolesAreCopiedWhereRolesAllow(t *testing.T) {
+	for args, says := range map[string]string{
+		"":                                "",
+		"authorization-mode, value: RBAC": "",
+		"authorization-mode, value: \"RBAC,AlwaysAllow\"": "handedOver[0]: \"clusterroles.rbac.authorization.k8s.io\": " +
+			"the legacy API server allows every request",
+		"authorization-config, value: /etc/authz.yaml": "authorizes by /etc/authz.yaml, which is not read",
+	} {
+		text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.Replace(string(text), "\nspec:\n", "\nspec:\n  handedOver: ["+rbacResources+"]\n", 1)
+		if args != "" {
+			changed = strings.Replace(changed, "apiServer: {port: 6443}",
+				"apiServer: {port: 6443, extraArgs: [{name: "+args+"}]}", 1)
+		}
+		f, err := spec.Load("x", []byte(changed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := plan.New(f, plan.OnHosts)
+		if says != "" {
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v, want %q", args, err, says)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
+			continue
+		}
+		for _, row := range p.Resources {
+			if is := slices.Contains(row.Groups, "rbac.authorization.k8s.io"); row.Copied != is || row.HandedOver ||
+				is && row.Owner != pair.OwnerSplit {
+				t.Errorf("%s: %s is %s, copied: %t, handed over: %t", args, row.Key, row.Owner, row.Copied, row.HandedOver)
+			}
+		}
+	}
+}
+
+// TestNoControllersAreNeeded where none act for what is handed over.
+func TestNoControllersAreNeeded(t *testing.T) {
+	text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := strings.ReplaceAll(string(text), "    controllerManager: {}\n", "")
+	if bare == string(text) {
+		t.Fatal("the example has no controller managers that can be left out")
+	}
+	for resources, refused := range map[string]bool{"ingresses.networking.k8s.io": false, rbacResources: false,
+		"ingresses.networking.k8s.io, deployments.apps": true} {
+		f, err := spec.Load("x", []byte(strings.Replace(bare, "\nspec:\n",
+			"\nspec:\n  handedOver: ["+resources+"]\n", 1)))
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "want the controller managers") {
+			t.Errorf("%s: %v", resources, err)
+		}
+		if err == nil {
+			if _, err = plan.New(f, plan.OnHosts); err != nil {
+				t.Errorf("%s: %v", resources, err)
+			}
+		}
+	}
+}

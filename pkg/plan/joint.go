@@ -326,12 +326,21 @@ func (b *basis) legacyAccess(components []Component, pods *Pods) LegacyAccess {
 func legacyModes(components []Component) []string {
 	for i := range components {
 		server := &components[i]
-		value, ok := server.Arg("authorization-mode")
-		if ok && server.Side == pair.Legacy && server.Kind == kubever.APIServer {
-			return splitList(value)
+		if server.Side == pair.Legacy && server.Kind == kubever.APIServer {
+			return AuthorizationModes(server)
 		}
 	}
-	return []string{"AlwaysAllow"}
+	return []string{alwaysAllow}
+}
+
+const alwaysAllow = "AlwaysAllow"
+
+// AuthorizationModes are those of an API server, by its arguments.
+func AuthorizationModes(server *Component) []string {
+	if value, ok := server.Arg("authorization-mode"); ok {
+		return splitList(value)
+	}
+	return []string{alwaysAllow}
 }
 
 // rbacVersion is the newest group and version in which the legacy version takes roles, "" for none.

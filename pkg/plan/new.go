@@ -49,6 +49,9 @@ func New(f *spec.File, target Target) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.checkCopied(runs.components); err != nil {
+		return nil, err
+	}
 	s := &f.Spec
 	var modernKubelet *kubever.Version
 	if k := s.Kubelet.Modern; k != nil {

@@ -98,6 +98,8 @@ type Resource struct {
 	Overrides []string `json:"overrides,omitempty"`
 	// HandedOver: the modern side has taken over the objects of the legacy one, which has none any more.
 	HandedOver bool `json:"handedOver,omitempty"`
+	// Copied: the modern side has copies of the objects of the legacy one, which keeps its own.
+	Copied bool `json:"copied,omitempty"`
 }
 
 // Controller is one controller of a side's controller manager.

@@ -8,7 +8,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// handedOver checks what the modern side has taken over of the legacy side.
+// handedOver checks what the modern side has taken over, or copied, of the legacy side.
 func (v *validator) handedOver() {
 	s := &v.file.Spec
 	const field = "spec.handedOver"
@@ -19,7 +19,7 @@ func (v *validator) handedOver() {
 	case s.Layout == LayoutShared:
 		v.addf(field, "layout shared has one location for every resource: there is nothing to hand over; spec.owners "+
 			"sets who writes it")
-	case s.Legacy.ControllerManager == nil || s.Modern.ControllerManager == nil:
+	case v.handsControllersOver() && (s.Legacy.ControllerManager == nil || s.Modern.ControllerManager == nil):
 		v.addf(field, "want the controller managers of both sides in the spec: one gives its "+
 			"controllers up, the other one runs them")
 	}
@@ -42,11 +42,24 @@ func (v *validator) handedOver() {
 		}
 		for _, other := range set.Subjects {
 			if v.bothHave(other) && !slices.Contains(keys, other) {
-				v.addf(index(field, i), "%q: goes together with %s: their controllers share objects; name both",
-					s.HandedOver[i], handOverName(other))
+				why := "their controllers share objects"
+				if set.Copied {
+					why = "bindings name roles"
+				}
+				v.addf(index(field, i), "%q: goes together with %s: %s; name both", s.HandedOver[i],
+					handOverName(other), why)
 			}
 		}
 	}
+}
+
+// handsControllersOver reports whether controllers act for anything that is handed over.
+func (v *validator) handsControllersOver() bool {
+	return slices.ContainsFunc(v.file.Spec.HandedOver, func(pattern string) bool {
+		r, _ := kubever.ResourceFor(SplitResource(pattern))
+		set, known := kubever.HandOverOf(r.Key)
+		return known && len(set.Controllers) > 0
+	})
 }
 
 // handOverKey is the key of what an entry names, or what is wrong with it.

@@ -79,6 +79,7 @@ func (b *builder) prepare() {
 			Do: &Action{Kind: RunChecks, Before: MoveChecks(b.from.Plan, b.to.Plan, moves)}})
 	}
 	b.mayGo()
+	b.mayCopy()
 	p := b.from.Plan
 	if p == nil {
 		p = b.to.Plan

@@ -30,6 +30,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	}
 	b.nodes(false)
 	b.beforeHandOver()
+	b.roles()
 	b.handOverServed()
 	b.stop()
 	b.stopped()

@@ -34,6 +34,7 @@ func refuse(from, to Setup, facts Facts) []string {
 	}
 	reasons = append(reasons, refuseNodes(from, to)...)
 	reasons = append(reasons, refuseHandOver(from, to)...)
+	reasons = append(reasons, refuseRoles(from, to)...)
 	if from.Plan == nil || to.Plan == nil || len(reasons) > 0 {
 		return reasons
 	}

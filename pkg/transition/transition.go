@@ -105,10 +105,13 @@ const (
 	RestoreMember Kind = "restore member"
 	PutBackMember Kind = "put member back"
 	// HandOver takes objects from the legacy side to the modern one, HandBack brings them back.
-	HandOver  Kind = "hand over"
-	HandBack  Kind = "hand back"
-	RunChecks Kind = "check" // nothing but Before
-	ByHand    Kind = "by hand"
+	HandOver Kind = "hand over"
+	HandBack Kind = "hand back"
+	// CopyRoles gives the modern side copies of Roles, RemoveRoles takes them away.
+	CopyRoles   Kind = "copy roles"
+	RemoveRoles Kind = "remove roles"
+	RunChecks   Kind = "check" // nothing but Before
+	ByHand      Kind = "by hand"
 )
 
 // Action changes one thing. It is idempotent: done already, it changes nothing.
@@ -128,6 +131,7 @@ type Action struct {
 	Member   *Member   `json:"member,omitempty"`  // of RestoreMember and PutBackMember
 	Text     string    `json:"text,omitempty"`    // what a person does
 	Objects  *Objects  `json:"objects,omitempty"` // of HandOver and HandBack
+	Roles    *Roles    `json:"roles,omitempty"`   // of CopyRoles and RemoveRoles
 }
 
 // Workload is a component of a hosted plan.
@@ -206,6 +210,8 @@ const (
 	NodePods    CheckKind = "node pods"    // those recorded; what was predicted has restarted, and nothing else
 	Budgets     CheckKind = "budgets"      // what restarts on Node breaks no PodDisruptionBudget of those Asked
 	MayGo       CheckKind = "may go"       // nothing stands against handing Objects over, or back
+	RolesMayGo  CheckKind = "roles may go" // nothing stands against copying Roles
+	RolesEqual  CheckKind = "roles equal"  // every subject may do there what Roles allow it
 	Adopted     CheckKind = "adopted"      // the controllers there act for Objects; their pods are those of before
 )
 
@@ -236,5 +242,6 @@ type Check struct {
 	Node        *Node                `json:"node,omitempty"`
 	Asked       []Access             `json:"asked,omitempty"`
 	Objects     *Objects             `json:"objects,omitempty"`
+	Roles       *Roles               `json:"roles,omitempty"`
 	Hint        string               `json:"hint,omitempty"` // the way out when it fails
 }

@@ -57,7 +57,7 @@ func (t *Transition) Validate() error {
 // back are the kinds that may be the inverse of one.
 var back = map[Kind][]Kind{PutFile: {PutFile, RemoveFile}, RemoveFile: {PutFile}, StartUnit: {StopUnit},
 	StopUnit: {StartUnit}, ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet},
-	HandOver: {HandBack}}
+	HandOver: {HandBack}, CopyRoles: {RemoveRoles}, RemoveRoles: {CopyRoles}}
 
 // aboutNodes are the checks that are about a node.
 var aboutNodes = []CheckKind{NodeRights, NodeReady, NodePods, Budgets}
@@ -93,6 +93,8 @@ func (a *Action) object() string {
 		return a.File.Path
 	case a.Objects != nil:
 		return a.Objects.Record
+	case a.Roles != nil:
+		return a.Roles.names()
 	}
 	return a.Unit
 }
@@ -116,6 +118,10 @@ func (a *Action) changes() string {
 		return "change the kubelet of " + a.Node.Name + ", to " + a.Node.To.String() + " at the modern API server"
 	case RestoreKubelet:
 		return "restore the kubelet of " + a.Node.Name + ", to " + a.Node.To.String() + " at the legacy API server"
+	case CopyRoles:
+		return "copy " + a.Roles.names() + " to the modern side"
+	case RemoveRoles:
+		return "remove the copies of " + a.Roles.names() + " from the modern side"
 	case HandOver, HandBack:
 		side := pair.Modern
 		if a.Kind == HandBack {
@@ -177,6 +183,10 @@ func (a *Action) validate() error {
 		if a.Objects.Plan.Back != (a.Kind == HandBack) {
 			return errors.New("goes in the other direction")
 		}
+	case CopyRoles, RemoveRoles:
+		if err := a.Roles.validate(); err != nil {
+			return err
+		}
 	case RunChecks, ByHand:
 	default:
 		return fmt.Errorf("action %q: not known", a.Kind)
@@ -201,6 +211,7 @@ func (a *Action) validate() error {
 			(c.Kind == Ready || c.Kind == Gone) && c.Probe == nil || c.Kind == StoresAgree && c.Map == nil ||
 			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0) ||
 			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil ||
+			(c.Kind == RolesMayGo || c.Kind == RolesEqual) && c.Roles.validate() != nil ||
 			(c.Kind == MayGo || c.Kind == Adopted) && c.Objects.validate() != nil
 		if c.Kind == FileIs && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) || incomplete {
 			return fmt.Errorf("check %q of %q: is incomplete", c.Kind, c.Path)

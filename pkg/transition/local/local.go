@@ -80,6 +80,10 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return release(ctx, a.Marks)
 	case transition.HandOver, transition.HandBack:
 		return h.handOver(ctx, a.Objects)
+	case transition.CopyRoles:
+		return h.copyRoles(ctx, a.Roles)
+	case transition.RemoveRoles:
+		return h.removeRoles(ctx, a.Roles)
 	case transition.ByHand:
 		return h.ByHand(a.Text)
 	}
@@ -209,6 +213,10 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return h.nodePods(ctx, c.Node)
 	case transition.Budgets:
 		return budgets(ctx, c)
+	case transition.RolesMayGo:
+		return h.rolesMayGo(ctx, c.Roles)
+	case transition.RolesEqual:
+		return h.rolesEqual(ctx, c.Roles)
 	case transition.MayGo:
 		return h.withObjects(ctx, c.Objects, (*handover.Job).Check)
 	case transition.Adopted:

@@ -301,8 +301,10 @@ func (e *farError) Unwrap() error { return e.cause }
 
 // limit is how long a request may take.
 func (h *Hosts) limit(r request) time.Duration {
-	reading := []transition.CheckKind{transition.StoresAgree, transition.MayGo, transition.Adopted}
-	moving := []transition.Kind{transition.Snapshot, transition.HandOver, transition.HandBack}
+	reading := []transition.CheckKind{transition.StoresAgree, transition.MayGo, transition.Adopted,
+		transition.RolesMayGo, transition.RolesEqual}
+	moving := []transition.Kind{transition.Snapshot, transition.HandOver, transition.HandBack, transition.CopyRoles,
+		transition.RemoveRoles}
 	if r.Do != nil && slices.Contains(moving, r.Do.Kind) || r.Check != nil && slices.Contains(reading, r.Check.Kind) {
 		return limitReading
 	}

@@ -442,7 +442,7 @@ func left(p *plan.Plan) []string {
 	keys := []string{}
 	for i := range p.Resources {
 		row := &p.Resources[i]
-		if !row.Pseudo && !row.HandedOver && row.Legacy.Store != "" &&
+		if !row.Pseudo && !row.HandedOver && !row.Copied && row.Legacy.Store != "" &&
 			(row.Owner == pair.OwnerLegacy || row.Owner == pair.OwnerSplit) {
 			keys = append(keys, row.Key)
 		}

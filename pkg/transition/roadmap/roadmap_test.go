@@ -190,7 +190,8 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 				t.Errorf("%s: %s", c.name, wrong)
 			}
 		}
-		if slices.Contains(m.Left, "nodes") || !slices.Contains(m.Left, "roles") ||
+		if slices.Contains(m.Left, "nodes") || !slices.Contains(m.Left, "poddisruptionbudgets") ||
+			slices.Contains(kinds, HandOver) == slices.Contains(m.Left, "roles") ||
 			slices.Contains(kinds, HandOver) == slices.Contains(m.Left, "deployments") {
 			t.Errorf("%s: left are %v", c.name, m.Left)
 		}
