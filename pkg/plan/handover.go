@@ -95,8 +95,8 @@ func (p *placement) checkCopied(components []Component) error {
 				continue
 			}
 			if file, ok := c.Arg("authorization-config"); ok {
-				return p.file.Errorf(at, "%q: the legacy API server authorizes by %s, which is not read: what its roles "+
-					"allow is not all", p.file.Spec.HandedOver[entries[i]], file)
+				return p.file.Errorf(at, "%q: the legacy API server authorizes by %s, which is not read: what its "+
+					"roles allow is not all", p.file.Spec.HandedOver[entries[i]], file)
 			}
 			if slices.Contains(AuthorizationModes(c), alwaysAllow) {
 				return p.file.Errorf(at, "%q: the legacy API server allows every request (--authorization-mode): no "+

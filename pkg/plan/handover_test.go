@@ -176,8 +176,8 @@ func TestRolesAreCopiedWhereRolesAllow(t *testing.T) {
 	for args, says := range map[string]string{
 		"":                                "",
 		"authorization-mode, value: RBAC": "",
-		"authorization-mode, value: \"RBAC,AlwaysAllow\"": "handedOver[0]: \"clusterroles.rbac.authorization.k8s.io\": " +
-			"the legacy API server allows every request",
+		"authorization-mode, value: \"RBAC,AlwaysAllow\"": "handedOver[0]: " +
+			"\"clusterroles.rbac.authorization.k8s.io\": the legacy API server allows every request",
 		"authorization-config, value: /etc/authz.yaml": "authorizes by /etc/authz.yaml, which is not read",
 	} {
 		text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
@@ -207,7 +207,8 @@ func TestRolesAreCopiedWhereRolesAllow(t *testing.T) {
 		for _, row := range p.Resources {
 			if is := slices.Contains(row.Groups, "rbac.authorization.k8s.io"); row.Copied != is || row.HandedOver ||
 				is && row.Owner != pair.OwnerSplit {
-				t.Errorf("%s: %s is %s, copied: %t, handed over: %t", args, row.Key, row.Owner, row.Copied, row.HandedOver)
+				t.Errorf("%s: %s is %s, copied: %t, handed over: %t", args, row.Key, row.Owner, row.Copied,
+					row.HandedOver)
 			}
 		}
 	}

@@ -83,7 +83,8 @@ func TestRolesByWhichTheLegacySideAuthorizes(t *testing.T) {
 	server := strings.Index(text[at:], "apiServer: {") + at + len("apiServer: {")
 	text = text[:server] + "extraArgs: [{name: authorization-mode, value: ABAC}, {name: authorization-policy-file, " +
 		"value: /etc/abac.jsonl}], " + text[server:]
-	copied := strings.Replace(text, "\nspec:\n", "\nspec:\n  handedOver: ["+strings.Join(rbacResources(), ", ")+"]\n", 1)
+	copied := strings.Replace(text, "\nspec:\n", "\nspec:\n  handedOver: ["+
+		strings.Join(rbacResources(), ", ")+"]\n", 1)
 	tr, err := New(Setup{planOf(t, splitExample, text), render.StaticPod},
 		Setup{planOf(t, splitExample, copied), render.StaticPod}, Facts{})
 	if err != nil {

@@ -83,7 +83,7 @@ func TestRolesAreCopied(t *testing.T) {
 		return errors.Join(problems...)
 	}
 	mayGo, copies, proof := tr[0].Do, tr[1], tr[2].Do
-	if err := do(mayGo); err == nil || !strings.Contains(err.Error(), "clusterroles/ops: there is another one of this") {
+	if err := do(mayGo); err == nil || !strings.Contains(err.Error(), "clusterroles/ops: there is another one") {
 		t.Fatalf("with another role of the name: %v", err)
 	}
 	must(t, modern.Call(t.Context(), http.MethodDelete, api+"clusterroles/ops", nil, nil))

@@ -107,13 +107,15 @@ func TestWhatStandsAgainstCopies(t *testing.T) {
 	const boot = "kubernetes.io/bootstrapping: rbac-defaults"
 	for name, test := range map[string]struct{ here, there, says, kept string }{
 		"another role": {here: role("a", "", "get"), there: role("a", "", "get, delete"),
-			says: "clusterroles/a: there is another one of this name on the other side: allowed there alone: delete pods"},
-		"less":                    {here: role("a", "", "get, list"), there: role("a", "", "get"), says: "not allowed there: list pods"},
+			says: "clusterroles/a: there is another one of this name on the other side: allowed there alone: " +
+				"delete pods"},
+		"less": {here: role("a", "", "get, list"), there: role("a", "", "get"),
+			says: "not allowed there: list pods"},
 		"the same in other words": {here: role("a", "", "get, list"), there: role("a", "x: z", "list, get, get")},
 		"more words":              {here: role("a", "", "'*'"), there: role("a", "", "'*', get")},
 		"bootstrap": {here: role("edit", boot, "get, list"), there: role("edit", boot, "get, watch"),
-			kept: "clusterroles/edit: is what the API server there creates by itself, and differs: not allowed there: " +
-				"list pods; allowed there alone: watch pods"},
+			kept: "clusterroles/edit: is what the API server there creates by itself, and differs: not allowed " +
+				"there: list pods; allowed there alone: watch pods"},
 		"a binding without its role": {here: binding("gone", "bob"), there: role("gone", "", "delete"),
 			says: "rolebindings/demo/b: binds clusterroles/gone, which is not there, but on the other side"},
 		"a binding without its role, anywhere": {here: binding("gone", "bob")},
@@ -123,7 +125,8 @@ func TestWhatStandsAgainstCopies(t *testing.T) {
 			says: "clusterroles/a: is being deleted"},
 	} {
 		c, problems := roles.Copy(parse(t, test.here), parse(t, test.there))
-		if text := strings.Join(problems, "\n"); !strings.Contains(text, test.says) || (text == "") != (test.says == "") {
+		text := strings.Join(problems, "\n")
+		if !strings.Contains(text, test.says) || (text == "") != (test.says == "") {
 			t.Errorf("%s: %q, want %q", name, text, test.says)
 		}
 		kept := ""

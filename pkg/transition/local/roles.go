@@ -293,8 +293,8 @@ func (s *roleStores) copy(ctx context.Context) (*RolesReport, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("after %d rounds there are still roles to copy: something writes them all the time; stop it "+
-		"and run this again", roundsOfRoles)
+	return nil, fmt.Errorf("after %d rounds there are still roles to copy: something writes them all the time; stop "+
+		"it and run this again", roundsOfRoles)
 }
 
 // inOrder sorts objects by their resources: a binding comes after what it binds.
@@ -319,7 +319,8 @@ func (s *roleStores) entry(o *roles.Object) (etcd.Entry, error) {
 func (s *roleStores) remove(ctx context.Context, list []roles.Object) error {
 	for _, o := range slices.Backward(inOrder(s.Keys, list)) {
 		entry := s.entries[o.Key()]
-		if _, err := s.to.Delete(ctx, []move.KeyAt{{Key: string(entry.Key), ModRevision: entry.ModRevision}}); err != nil {
+		_, err := s.to.Delete(ctx, []move.KeyAt{{Key: string(entry.Key), ModRevision: entry.ModRevision}})
+		if err != nil {
 			return fmt.Errorf("%s: deleting its copy: %w", storage.Printable(o.Key()), err)
 		}
 	}

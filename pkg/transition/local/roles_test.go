@@ -91,7 +91,8 @@ func rolesWorld(t *testing.T) (core, modern *etcdtest.Server, r *transition.Role
 		"/registry/roles/demo/reader":        rbacObject("v1beta1", "Role", "demo", "reader", someRules),
 		"/registry/rolebindings/demo/reader": rbacObject("v1", "RoleBinding", "demo", "reader", toReader),
 		"/registry/clusterroles/all":         rbacObject("v1", "ClusterRole", "", "all", someRules)})
-	modern.Put(t, map[string][]byte{"/registry/clusterroles/own": rbacObject("v1", "ClusterRole", "", "own", someRules)})
+	modern.Put(t, map[string][]byte{
+		"/registry/clusterroles/own": rbacObject("v1", "ClusterRole", "", "own", someRules)})
 	policy := filepath.Join(t.TempDir(), "abac.jsonl")
 	const line = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy",` +
 		`"spec":{"user":"dave","namespace":"demo","resource":"secrets"}}`
@@ -217,7 +218,8 @@ func TestWhatStandsAgainstCopiesOfRoles(t *testing.T) {
 	}{
 		"a vendor's field": {key: "/registry/roles/demo/odd", says: "store core: /registry/roles/demo/odd: ",
 			value: rbacObject("v1", "Role", "demo", "odd", `"rules":[],"only":"x"`)},
-		"no object": {key: "/registry/roles/demo/odd", says: "/registry/roles/demo/odd: ", value: []byte("k8s:enc:x:y")},
+		"no object": {key: "/registry/roles/demo/odd", says: "/registry/roles/demo/odd: ",
+			value: []byte("k8s:enc:x:y")},
 		"another name": {key: "/registry/roles/demo/odd", says: "is roles/demo/even",
 			value: rbacObject("v1", "Role", "demo", "even", someRules)},
 		"a rule that no role says": {policy: `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy",` +
