@@ -100,8 +100,16 @@ func TestRolesAreCopied(t *testing.T) {
 	retired := r.StartAPIServer("retired", 36, args)
 	retired.WaitReady()
 	admin := retired.Client("admin", "system:masters")
-	r.Eventually("1.36.3 has its own roles", func(ctx context.Context) error {
-		return admin.Call(ctx, http.MethodGet, "/readyz/poststarthook/rbac/bootstrap-roles", nil, nil)
+	r.Eventually("1.36.3 has its own roles, and has read all", func(ctx context.Context) error {
+		return errors.Join(admin.Call(ctx, http.MethodGet, "/readyz/poststarthook/rbac/bootstrap-roles", nil, nil),
+			admin.Call(ctx, http.MethodGet, "/readyz/informer-sync", nil, nil))
+	})
+	r.Eventually("1.15.12 has read its last binding", func(context.Context) error {
+		if !allows(t, legacy, object{"user": "olga", "groups": []string{"operators"},
+			"nonResourceAttributes": object{"verb": "get", "path": "/metrics"}}) {
+			return errors.New("not yet")
+		}
+		return nil
 	})
 	asked := 0
 	for _, q := range questions() {
