@@ -38,12 +38,10 @@ var leaves = []string{
 
 // core packages turn values into values. They are pure, and import of ours leaves and what is listed here.
 var core = map[string][]string{
-	"pkg/spec":   nil,
-	"pkg/policy": nil,
-
+	"pkg/spec":         nil,
+	"pkg/policy":       nil,
 	"pkg/policy/roles": {"pkg/policy"},
-
-	"pkg/adopt":  {"pkg/spec"},
+	"pkg/adopt":        {"pkg/spec"},
 
 	"pkg/storage/objects": nil,
 	"pkg/etcd":            nil,
