@@ -140,6 +140,9 @@ func TestJournalIsItsOwnersAloneAndNoLink(t *testing.T) {
 	if _, err := Open[string](link, "plan"); err == nil {
 		t.Error("Open of a link = nil")
 	}
+	if _, err := Read[string](link, "plan"); err == nil {
+		t.Error("Read of a link = nil")
+	}
 	open(t, name, "plan")
 	for file, want := range map[string]fs.FileMode{name: 0o600, theirs: 0o644} {
 		if info, err := os.Stat(file); err != nil || info.Mode() != want || (file == theirs) != (info.Size() == 0) {
