@@ -11,6 +11,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -188,12 +189,15 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 	if how.over != nil {
 		transport = timely{how.over}
 	}
-	flush := time.Duration(0) // the proxy flushes what has no length of its own
+	flush, pool := time.Duration(0), wholeBuffers // the proxy flushes what has no length of its own
 	if how.done != nil || how.proxied || r.Header.Get("Upgrade") != "" {
 		flush = -1
 	}
+	if how.done != nil {
+		pool = watchBuffers
+	}
 	proxy := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: flush,
+		Transport: transport, FlushInterval: flush, BufferPool: pool,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host = s.base.Scheme, s.base.Host
 			p.Out.URL.Path = s.base.Path + strings.TrimPrefix(p.In.URL.Path, how.prefix)
@@ -225,6 +229,26 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 	}
 	proxy.ServeHTTP(w, r)
 }
+
+// buffers are those by which answers are copied. A watch holds one as long as it lives, whether there are events or
+// not.
+type buffers struct {
+	sync.Pool
+	bytes int
+}
+
+var wholeBuffers, watchBuffers = &buffers{bytes: 32 << 10}, &buffers{bytes: 4 << 10}
+
+// Get implements httputil.BufferPool.
+func (b *buffers) Get() []byte {
+	if p, ok := b.Pool.Get().(*[]byte); ok {
+		return *p
+	}
+	return make([]byte, b.bytes)
+}
+
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(p []byte) { b.Pool.Put(&p) }
 
 // endless is the body of a watch. When the gateway ends it has ended, and is not broken off.
 type endless struct {
