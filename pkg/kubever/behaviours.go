@@ -132,7 +132,8 @@ const (
 	// BehaviourTokenVolumeProjected: ServiceAccount admission gives pods a projected token volume instead of the
 	// Secret.
 	BehaviourTokenVolumeProjected
-	// BehaviourUndecryptableItemsOmitted: objects that cannot be decrypted are left out of lists without an error.
+	// BehaviourUndecryptableItemsOmitted: objects that a server with other keys cannot decrypt are left out of lists
+	// without an error.
 	BehaviourUndecryptableItemsOmitted
 	// BehaviourUnseenOnEtcdBefore34: kube-apiserver was never seen on an etcd before 3.4; older versions were
 	// released with such ones.

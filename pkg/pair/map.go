@@ -59,8 +59,9 @@ const (
 
 // The values of ControlPlane.Undecryptable.
 const (
-	UndecryptableOmitted = "omitted" // the object is missing from lists, silently
-	UndecryptableFails   = "fails"   // the whole list fails
+	// The object is missing from lists, silently. Of a server that has no keys at all the whole list fails.
+	UndecryptableOmitted = "omitted"
+	UndecryptableFails   = "fails" // the whole list fails
 )
 
 // Resource is one row of the map.

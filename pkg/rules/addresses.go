@@ -95,7 +95,10 @@ func addressRules() []rule {
 				"its repair loop rewrites the bitmap to its own range every three minutes: creating services fails " +
 				"on the side that did not write last. Node ports have a bitmap in every version.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "allocator/bitmap.go and allocator/storage of 1.6.13 and 1.36.3"},
+			Evidence: finding.Evidence{Seen: "after 1.15.12 had started with 10.97.0.0/24 over the services of " +
+				"1.10.13, which has 10.96.0.0/24, 1.10.13 created none any more",
+				Damage: []string{"TestServersThatTheirPlanForbids"},
+				Read:   "allocator/bitmap.go and allocator/storage of 1.6.13 and 1.36.3"},
 			Bad: example{modern: "1.30.14",
 				network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
 			Good: example{modern: "1.30.14", network: "serviceCIDRs: [10.96.0.0/16]"}.String(),
@@ -105,8 +108,10 @@ func addressRules() []rule {
 			Why: "When each side has services of its own in one range, both allocators allocate the same " +
 				"addresses, and nodes route each address to one service only.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "registry/core/rest/storage_core.go of every minor: the ranges follow " +
-				"the services"},
+			Evidence: finding.Evidence{Seen: "with services in two stores 1.10.13 and 1.15.12 each created one with " +
+				"the ClusterIP 10.96.0.50",
+				Damage: []string{"TestControllersThatTheirPlanForbids"},
+				Read:   "registry/core/rest/storage_core.go of every minor: the ranges follow the services"},
 			Bad: example{more: splitServices}.String(),
 			Good: example{more: splitServices,
 				network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
@@ -114,12 +119,14 @@ func addressRules() []rule {
 		{finding.Rule{
 			ID: "FUS053", Title: "IPAddress objects are in two stores",
 			Why: "Versions that record ClusterIPs in IPAddress objects look only there when they allocate. With " +
-				"shared services and IPAddress objects in two stores each side allocates addresses that the other " +
-				"has allocated.",
+				"shared services and IPAddress objects in two stores a side records the other's addresses only " +
+				"after it has seen the services: two that are created at one moment get one address.",
 			Legacy: kubever.Range{From: 33, To: kubever.Newest}, Modern: kubever.Range{From: 33, To: kubever.Newest},
 			Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "registry/core/service/ipallocator/cidrallocator.go and repairip.go of " +
-				"1.36.3"},
+			Evidence: finding.Evidence{Seen: "two services created at one moment, one through 1.35.4 and one " +
+				"through 1.36.3, got one ClusterIP; a moment later 1.36.3 refused the address",
+				Damage: []string{"TestAddressObjectsInTwoStores"},
+				Read:   "registry/core/service/ipallocator/cidrallocator.go and repairip.go of 1.36.3"},
 			Bad: example{legacy: "1.34.4", modern: "1.36.3", access: toDevelopers("services"),
 				more: splitAddresses}.String(),
 			Good: example{legacy: "1.34.4", modern: "1.36.3", access: toDevelopers("services")}.String(),

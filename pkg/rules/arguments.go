@@ -44,11 +44,15 @@ func argumentRules() []rule {
 		}, func(p *plan.Plan) []finding.Finding { return legacyOverrides(p, false) }},
 		{finding.Rule{
 			ID: "FUS070", Title: "One side cannot decrypt what the other encrypts",
-			Why: "A value that a server cannot decrypt makes its lists fail; from 1.7 to 1.12 it is silently left " +
-				"out of lists, so that secrets seem absent. Both sides need the same providers and keys, and " +
-				"versions before 1.13 read only the old format of the file, kind EncryptionConfig, apiVersion v1.",
+			Why: "A value that a server cannot decrypt makes its lists fail; from 1.7 to 1.12 a server that has " +
+				"other keys silently leaves it out of lists, so that secrets seem absent. Both sides need the same " +
+				"providers and keys, and versions before 1.13 read only the old format of the file, kind " +
+				"EncryptionConfig, apiVersion v1.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "store.go of apiserver 1.6 to 1.13; options of every minor"},
+			Evidence: finding.Evidence{Seen: "one secret that 1.15.12 encrypted: 1.10.13, without keys, " +
+				"answered every list of secrets with 500",
+				Damage: []string{"TestServersThatTheirPlanForbids"},
+				Read:   "store.go of apiserver 1.6 to 1.13; options of every minor"},
 			Bad: example{legacy: "1.6.13",
 				more: `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`}.String(),
 			Good: example{legacy: "1.15.12",
@@ -60,9 +64,12 @@ func argumentRules() []rule {
 				"versions before 1.32 cannot decode.",
 			Legacy: kubever.Range{From: 6, To: 31}, Modern: kubever.Range{From: 32, To: kubever.Newest},
 			Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "storage_codec.go of 1.36.3"},
-			Bad:      example{modernServer: args("feature-gates=CBORServingAndStorage=true")}.String(),
-			Good:     example{}.String(),
+			Evidence: finding.Evidence{Seen: "one custom resource stored by 1.36.3 with the gate: every list of its " +
+				"kind through 1.24.17 was answered with 500",
+				Damage: []string{"TestStoredCBORBlindsTheLegacySide"},
+				Read:   "storage_codec.go of 1.36.3"},
+			Bad:  example{modernServer: args("feature-gates=CBORServingAndStorage=true")}.String(),
+			Good: example{}.String(),
 		}, func(p *plan.Plan) []finding.Finding {
 			const gate = "CBORServingAndStorage"
 			_, exists := kubever.Gate(gate).At(p.Modern.Version.Minor)
@@ -108,7 +115,9 @@ func argumentRules() []rule {
 				"belongs to its node, and other clients nothing.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/kubeapiserver/authorizer of 1.6 to 1.36",
-				Seen: "with RBAC among its modes 1.36.3 bootstraps 133 roles and bindings; with ABAC alone none"},
+				Damage: []string{"TestControllersThatTheirPlanForbids"},
+				Seen: "with RBAC among its modes 1.36.3 bootstraps 133 roles and bindings; with ABAC alone none; a " +
+					"user of those of 1.15.12 listed pods that the policy does not allow"},
 			Bad:  example{modernServer: args("authorization-mode=ABAC,RBAC")}.String(),
 			Good: example{}.String(),
 		}, func(p *plan.Plan) []finding.Finding {
@@ -130,7 +139,8 @@ func argumentRules() []rule {
 			Why: "Up to 1.19 an API server opens a port without authentication and authorization, on localhost by " +
 				"default: every client that reaches it is allowed everything.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 6, To: 19}, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "serving options of 1.6 to 1.20"},
+			Evidence: finding.Evidence{Seen: "1.15.12 listed secrets at its insecure port without credentials",
+				Damage: []string{"TestControllersThatTheirPlanForbids"}, Read: "serving options of 1.6 to 1.20"},
 			Bad: example{legacy: "1.15.12",
 				legacyServer: args("insecure-port=8080", "insecure-bind-address=0.0.0.0")}.String(),
 			Good: example{legacy: "1.15.12"}.String(),

@@ -39,7 +39,9 @@ func controllerRules() []rule {
 				"Where it sees the shared pods and not the nodes, it deletes all bound pods.",
 			reader{[]string{"pod-garbage-collector-controller"}, []string{"pods"}, []string{"minions"},
 				"deletes every pod that is bound to a node"},
-			"pkg/controller/podgc of 1.6.13, 1.17.17 and 1.36.3",
+			finding.Evidence{Seen: "with nodes in two stores 1.15.12 deleted a pod of a node of 1.10.13 at its start",
+				Damage: []string{"TestControllersThatTheirPlanForbids"},
+				Read:   "pkg/controller/podgc of 1.6.13, 1.17.17 and 1.36.3"},
 			example{modernManager: run("pod-garbage-collector-controller"),
 				more: `owners: [{resources: [nodes], owner: split}]`}, example{}),
 		splitReader("FUS081", "The volume binder reclaims volumes whose claim it cannot see",
@@ -47,7 +49,10 @@ func controllerRules() []rule {
 				"disk is deleted.",
 			reader{[]string{"persistentvolume-binder-controller"}, []string{"persistentvolumes"},
 				[]string{"persistentvolumeclaims"}, "releases volumes and deletes their disks"},
-			"pkg/controller/volume/persistentvolume/pv_controller.go of 1.6.13 and 1.36.3",
+			finding.Evidence{Seen: "with claims in two stores 1.15.12 deleted the folder of a volume " +
+				"that 1.10.13 had bound",
+				Damage: []string{"TestControllersThatTheirPlanForbids"},
+				Read:   "pkg/controller/volume/persistentvolume/pv_controller.go of 1.6.13 and 1.36.3"},
 			example{modernManager: run("persistentvolume-binder-controller"),
 				more: `owners: [{resources: [persistentvolumeclaims], owner: split}]`}, example{}),
 		splitReader("FUS082", "The attach/detach controller detaches volumes of pods that it cannot see",
@@ -56,7 +61,7 @@ func controllerRules() []rule {
 			reader{[]string{"persistentvolume-attach-detach-controller"}, []string{"minions"},
 				[]string{"pods", "persistentvolumeclaims", "persistentvolumes"},
 				"detaches volumes that running pods use"},
-			"pkg/controller/volume/attachdetach/reconciler of 1.6.13 and 1.36.3",
+			finding.Evidence{Read: "pkg/controller/volume/attachdetach/reconciler of 1.6.13 and 1.36.3"},
 			example{modernManager: run("persistentvolume-attach-detach-controller"),
 				more: `owners: [{resources: [pods], owner: split}]`}, example{}),
 		splitReader("FUS083", "The endpoints controller deletes endpoints of services that it cannot see",
@@ -64,7 +69,10 @@ func controllerRules() []rule {
 				"pods that it sees.",
 			reader{[]string{"endpoints-controller"}, []string{"services/endpoints"}, []string{"services/specs", "pods"},
 				"deletes or empties the endpoints of the other side's services"},
-			"pkg/controller/endpoint of 1.6.13 and 1.36.3",
+			finding.Evidence{Seen: "with services in two stores 1.15.12 deleted the endpoints of a " +
+				"service of 1.10.13 at its start",
+				Damage: []string{"TestControllersThatTheirPlanForbids"},
+				Read:   "pkg/controller/endpoint of 1.6.13 and 1.36.3"},
 			example{modernManager: run("endpoints-controller"),
 				more: `owners: [{resources: [services], owner: split}]`}, example{}),
 		heartbeats(splitReader("FUS084", "The node controller marks nodes as unknown whose heartbeats it cannot see",
@@ -73,7 +81,8 @@ func controllerRules() []rule {
 				"every node as unknown and evicts its pods.",
 			reader{[]string{"node-lifecycle-controller", "node-controller"}, []string{"minions", "pods"},
 				[]string{"leases", "minions", "pods"}, "marks every node as unknown and evicts its pods"},
-			"pkg/controller/nodelifecycle of 1.12.10, 1.13.0 and 1.36.3; kubelet defaults.go of every minor",
+			finding.Evidence{Read: "pkg/controller/nodelifecycle of 1.12.10, 1.13.0 and 1.36.3; kubelet defaults.go " +
+				"of every minor"},
 			example{modernManager: run("node-lifecycle-controller"),
 				more: `owners: [{resources: [leases.coordination.k8s.io], owner: split}]`}, example{})),
 		doubledRule("FUS085", "Every schedule of a CronJob runs twice",
@@ -92,8 +101,11 @@ func controllerRules() []rule {
 				"allocate the same pod CIDRs and evict by different rules; two volume controllers bind, attach and " +
 				"delete the same disks.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "pkg/controller/replicaset, daemon, statefulset, job, deployment, " +
-				"nodeipam, nodelifecycle and volume of 1.6.13, 1.15.12 and 1.36.3"},
+			Evidence: finding.Evidence{Seen: "of five replication controllers with 20 replicas each 1.10.13 and " +
+				"1.15.12 created more pods than that, and deleted the surplus",
+				Damage: []string{"TestControllersThatTheirPlanForbids"},
+				Read: "pkg/controller/replicaset, daemon, statefulset, job, deployment, nodeipam, nodelifecycle and " +
+					"volume of 1.6.13, 1.15.12 and 1.36.3"},
 			Bad:  example{modernManager: run("replicationcontroller-controller,node-ipam-controller")}.String(),
 			Good: example{}.String(),
 		}, doubledControllers},
@@ -103,8 +115,11 @@ func controllerRules() []rule {
 				"without end. Two of old versions, which create a token secret for every service account, may create " +
 				"two.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "pkg/controller/serviceaccount/tokens_controller.go and " +
-				"controllermanager.go of 1.6.13, 1.10.13, 1.15.12, 1.24.17 and 1.36.3"},
+			Evidence: finding.Evidence{Seen: "1.10.13 and 1.15.12 with bundles of their own wrote one secret six " +
+				"times in a row, within seconds",
+				Damage: []string{"TestControllersThatTheirPlanForbids"},
+				Read: "pkg/controller/serviceaccount/tokens_controller.go and " +
+					"controllermanager.go of 1.6.13, 1.10.13, 1.15.12, 1.24.17 and 1.36.3"},
 			Bad: example{modernManager: args("controllers=serviceaccount-token-controller",
 				"service-account-private-key-file=/etc/kubernetes/pki/sa.key",
 				"root-ca-file=/etc/kubernetes/pki/modern-ca.crt")}.String(),
@@ -149,7 +164,10 @@ func controllerRules() []rule {
 				"legacy side's store. Where each side has namespaces of its own, deleting one on the modern side " +
 				"deletes the pods, services and secrets in the legacy side's namespace of that name.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
+			Evidence: finding.Evidence{Seen: "with namespaces in two stores a namespace was deleted through 1.15.12: " +
+				"a running pod in that of 1.10.13 was deleted",
+				Damage: []string{"TestControllersThatTheirPlanForbids"},
+				Read:   "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
 			Bad: example{modernManager: run("namespace-controller"),
 				more: `owners: [{resources: [namespaces], owner: split}]`}.String(),
 			Good: example{}.String(),
@@ -187,10 +205,9 @@ const (
 )
 
 // splitReader is the rule about a controller that decides by reading what it cannot see.
-func splitReader(id, title, why string, r reader, read string, bad, good example) rule {
+func splitReader(id, title, why string, r reader, evidence finding.Evidence, bad, good example) rule {
 	return rule{finding.Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion,
-		Severity: finding.Error,
-		Evidence: finding.Evidence{Read: read}, Bad: bad.String(), Good: good.String()}, r.check}
+		Severity: finding.Error, Evidence: evidence, Bad: bad.String(), Good: good.String()}, r.check}
 }
 
 // check reports the controller on a side when it sees what it acts on and the other side's objects of what it reads are

@@ -48,8 +48,10 @@ func identityRules() []rule {
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
 				Seen: "secrets and service accounts shared, one key for both sides: a secret token created by the " +
-					"controller managers of 1.6.13, 1.10.13 and 1.15.12 is accepted by them and by 1.36.3",
-				Read: "pkg/serviceaccount/legacy.go and serviceaccount/util.go of 1.6.13 and 1.36.3",
+					"controller managers of 1.6.13, 1.10.13 and 1.15.12 is accepted by them and by 1.36.3; with " +
+					"service accounts in two stores 1.15.12 answered a token of 1.10.13 with 401",
+				Damage: []string{"TestServersThatTheirPlanForbids"},
+				Read:   "pkg/serviceaccount/legacy.go and serviceaccount/util.go of 1.6.13 and 1.36.3",
 			},
 			Bad: example{more: `owners: [{resources: [secrets], owner: split}]`,
 				access: toDevelopers("pods")}.String(),
@@ -90,7 +92,11 @@ func identityRules() []rule {
 				"pods that are created through the modern API server wait for it for ever.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 21, To: kubever.Newest},
 			Severity: finding.Error,
-			Evidence: finding.Evidence{Prevention: []string{"TestOldServersEmptyTheTokenSource"},
+			Evidence: finding.Evidence{
+				Seen: "without a modern controller manager a pod created through 1.36.3 mounted a config map that " +
+					"was not there",
+				Damage:     []string{"TestCollectorDeletesPodsOfCustomResources"},
+				Prevention: []string{"TestOldServersEmptyTheTokenSource"},
 				Read: "admission plugin ServiceAccount and pkg/controller/certificates/rootcacertpublisher of 1.19 " +
 					"to 1.36"},
 			Bad: example{modernManager: args("controllers=deployment-controller,replicaset-controller"),

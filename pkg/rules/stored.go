@@ -142,8 +142,11 @@ func storedRules() []rule {
 				"completes.",
 			Legacy: kubever.Range{From: 6, To: 8}, Modern: kubever.Range{From: 10, To: kubever.Newest},
 			Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "admission plugin StorageObjectInUseProtection and " +
-				"pkg/controller/volume/pvcprotection of 1.9, 1.10 and 1.36"},
+			Evidence: finding.Evidence{Seen: "a claim created through 1.10.13 beside 1.6.13 and deleted was still " +
+				"there, with the finalizer",
+				Damage: []string{"TestPatchedDeploymentBlindsTheLegacySide"},
+				Read: "admission plugin StorageObjectInUseProtection and pkg/controller/volume/pvcprotection of 1.9, " +
+					"1.10 and 1.36"},
 			Bad: example{legacy: "1.6.13", modernServer: args("disable-admission-plugins=Priority"),
 				access: toDevelopers("persistentvolumeclaims")}.String(),
 			Good: example{legacy: "1.6.13", access: toDevelopers("persistentvolumeclaims")}.String(),
@@ -154,8 +157,10 @@ func storedRules() []rule {
 				"does not know which webhooks to call.",
 			Legacy: kubever.Range{From: 9, To: 15}, Modern: kubever.Range{From: 21, To: kubever.Newest},
 			Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "admission/plugin/webhook/generic/webhook.go of 1.15.12; the stored " +
-				"version of every minor"},
+			Evidence: finding.Evidence{Seen: "one webhook configuration stored by 1.36.3: 1.15.12, started again, " +
+				"refused every write as not yet ready to handle the request",
+				Damage: []string{"TestSharedStoreBlindsTheLegacySide"},
+				Read:   "admission/plugin/webhook/generic/webhook.go of 1.15.12; the stored version of every minor"},
 			Bad:  example{layout: "shared", modernManager: "-", access: toWebhooks}.String(),
 			Good: example{access: toWebhooks}.String(),
 		}, blockedByWebhooks},

@@ -151,6 +151,37 @@ func TestCollectorDeletesPodsOfCustomResources(t *testing.T) {
 	seenDamage(t, spec.LayoutSplit, "1.15.12", "1.36.3", "without a modern controller manager the legacy side's "+
 		"collector, on by default, deletes the pods of the modern side's custom resources of a kind that both sides "+
 		"have")
+	refused(t, p, "FUS103")
+	waitsForBundle(t, p)
+}
+
+// waitsForBundle sees that a pod of the modern side mounts a config map that no controller publishes.
+func waitsForBundle(t *testing.T, p *rig.Pair) {
+	t.Helper()
+	const bundle = "kube-root-ca.crt"
+	var made struct {
+		Spec struct {
+			Volumes []struct {
+				Projected struct {
+					Sources []struct{ ConfigMap struct{ Name string } }
+				}
+			}
+		}
+	}
+	modern := p.Modern.Client("admin", "system:masters")
+	must(t, modern.Call(t.Context(), http.MethodPost, demoPods, pod("waiting"), &made))
+	mounts := false
+	for _, volume := range made.Spec.Volumes {
+		for _, source := range volume.Projected.Sources {
+			mounts = mounts || source.ConfigMap.Name == bundle
+		}
+	}
+	err := modern.Call(t.Context(), http.MethodGet, "/api/v1/namespaces/demo/configmaps/"+bundle, nil, nil)
+	if !mounts || rig.Code(err) != http.StatusNotFound {
+		t.Errorf("a pod mounts %s = %v, and getting that: %v; want true and 404", bundle, mounts, err)
+	}
+	seenDamage(t, spec.LayoutSplit, "1.15.12", "1.36.3", "without a modern controller manager a pod that is created "+
+		"through the modern API server mounts a config map that does not exist")
 }
 
 // The same with the arguments of the plan, which turns that collector off.
@@ -255,10 +286,45 @@ func TestSharedStoreBlindsTheLegacySide(t *testing.T) {
 		err) != http.StatusInternalServerError {
 		t.Errorf("listing ingresses through 1.15.12 after one was made through 1.36.3: %v, want 500", err)
 	}
+	webhooksBlockWrites(t, r, p, user)
 	seenDamage(t, spec.LayoutShared, "1.15.12", "1.36.3",
 		"starting the modern API server takes the group extensions from the legacy API server's discovery",
 		"one Ingress created through the modern API server makes every list of ingresses through the legacy one "+
 			"answer 500")
+}
+
+// webhooksBlockWrites makes a webhook configuration, which asks nobody, through the modern side. The legacy server that
+// is started next cannot read it, and so does not know which webhooks it should ask.
+func webhooksBlockWrites(t *testing.T, r *rig.Rig, p *rig.Pair, user *rig.Client) {
+	t.Helper()
+	refused(t, p, "FUS120")
+	admin := p.Legacy.Client("admin", "system:masters")
+	write := func(ctx context.Context, name string) error {
+		return admin.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/configmaps",
+			object{"metadata": object{"name": name}}, nil)
+	}
+	must(t, write(t.Context(), "before"))
+	const configurations = "/apis/admissionregistration.k8s.io/%s/validatingwebhookconfigurations"
+	must(t, user.Call(t.Context(), http.MethodPost, fmt.Sprintf(configurations, "v1"),
+		object{"metadata": object{"name": "empty"}, "webhooks": []object{}}, nil))
+	p.LegacyManager.Stop() // it ends by itself when it cannot write
+	p.Legacy.Process.Restart()
+	r.Eventually("the legacy API server refuses a write", func(ctx context.Context) error {
+		if err := admin.Call(ctx, http.MethodGet, fmt.Sprintf(configurations, "v1beta1"), nil, nil); rig.Code(
+			err) != http.StatusInternalServerError {
+			return fmt.Errorf("listing the configurations through it: %v, want 500", err)
+		}
+		err := write(ctx, "after")
+		if err == nil {
+			t.Fatal("1.15.12 writes although it cannot read which webhooks to ask")
+		}
+		if !strings.Contains(err.Error(), "not yet ready to handle request") {
+			return err
+		}
+		return nil
+	})
+	seenDamage(t, spec.LayoutShared, "1.15.12", "1.36.3", "one webhook configuration created through the modern API "+
+		"server makes the legacy one refuse every write, once it has been started again")
 }
 
 // A Deployment that 1.10 has written is one that 1.6 cannot list.
@@ -266,7 +332,7 @@ func TestPatchedDeploymentBlindsTheLegacySide(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
 	p := r.StartPair(rig.PairSpec{Layout: spec.LayoutShared, Legacy: "1.6.13", Modern: "1.10.13", NoModernManager: true,
-		More: access})
+		More: access + toClaims, ModernServerArgs: []string{"enable-admission-plugins=StorageObjectInUseProtection"}})
 	admin, user := demo(t, r, p)
 	body := deployment("legacy")
 	body["spec"].(object)["replicas"] = 0
@@ -281,6 +347,38 @@ func TestPatchedDeploymentBlindsTheLegacySide(t *testing.T) {
 	}
 	seenDamage(t, spec.LayoutShared, "1.6.13", "1.10.13", "one Deployment patched through the modern API server "+
 		"makes every list of deployments through the legacy one answer 500")
+	claimStays(t, r, p, user)
+}
+
+// toClaims is one more entry of access.
+const toClaims = `  - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [persistentvolumeclaims]}
+`
+
+// claimStays deletes a claim that no pod uses, which the modern API server has given a finalizer.
+func claimStays(t *testing.T, r *rig.Rig, p *rig.Pair, user *rig.Client) {
+	t.Helper()
+	refused(t, p, "FUS122")
+	const claims = "/api/v1/namespaces/demo/persistentvolumeclaims"
+	must(t, user.Call(t.Context(), http.MethodPost, claims, object{"metadata": object{"name": "claim"},
+		"spec": object{"accessModes": []string{"ReadWriteOnce"},
+			"resources": object{"requests": object{"storage": "1Gi"}}}}, nil))
+	must(t, user.Call(t.Context(), http.MethodDelete, claims+"/claim", nil, nil))
+	r.Throughout(5*time.Second, "the claim that was deleted stays", func(ctx context.Context) error {
+		var left struct {
+			Metadata struct {
+				DeletionTimestamp string
+				Finalizers        []string
+			}
+		}
+		err := user.Call(ctx, http.MethodGet, claims+"/claim", nil, &left)
+		if err == nil && (left.Metadata.DeletionTimestamp == "" ||
+			!slices.Contains(left.Metadata.Finalizers, "kubernetes.io/pvc-protection")) {
+			err = fmt.Errorf("it has %+v", left.Metadata)
+		}
+		return err
+	})
+	seenDamage(t, spec.LayoutShared, "1.6.13", "1.10.13", "a claim that was created through the modern API server is "+
+		"never deleted")
 }
 
 // A status update through the legacy API server erases what it does not know.

@@ -289,7 +289,8 @@ func (r *reporter) findEncrypted(store *storeScan, t *resourceTally, provider st
 			for _, side := range readers {
 				switch r.m.ControlPlane(side).Undecryptable {
 				case pair.UndecryptableOmitted:
-					f.Message += fmt.Sprintf(", and without the key the %s side silently omits them from lists", side)
+					f.Message += fmt.Sprintf(", and with other keys the %s side silently omits them from lists; "+
+						"without any, every list of %s through it fails", side, storage.PlainName(t.name))
 				case pair.UndecryptableFails:
 					f.Message += fmt.Sprintf(", and without the key every list of %s through the %s side fails, and "+
 						"its API server may not become ready", storage.PlainName(t.name), side)

@@ -95,8 +95,9 @@ func Rules() []finding.Rule {
 		},
 		{
 			ID: "FUS070", Title: "Encrypted values", Severity: warn,
-			Why: "Every API server that reads the store needs the key. API servers 1.7 to 1.12 silently omit from " +
-				"lists what they cannot decrypt, later ones fail. The content of these values was not checked.",
+			Why: "Every API server that reads the store needs the key. API servers 1.7 to 1.12 that have other keys " +
+				"silently omit from lists what they cannot decrypt; without keys, and from 1.13 on, lists fail. The " +
+				"content of these values was not checked.",
 		},
 		{
 			ID: "FUS072", Title: "Values in CBOR", Severity: bad,
