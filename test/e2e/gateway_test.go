@@ -46,6 +46,14 @@ var gatewayRules = map[string][]object{
 			"verbs": []string{"create"}},
 		{"nonResourceURLs": []string{"*"}, "verbs": []string{"get"}},
 	},
+	// the gateway at a further cluster, as docs/gateway.md has it
+	"edge": {
+		{"apiGroups": []string{""}, "resources": []string{"users"}, "verbs": []string{"impersonate"}},
+		{"apiGroups": []string{""}, "resources": []string{"groups"}, "verbs": []string{"impersonate"},
+			"resourceNames": []string{"developers", "system:authenticated"}},
+		{"nonResourceURLs": []string{"/api", "/api/*", "/apis", "/apis/*", "/version", "/readyz"},
+			"verbs": []string{"get"}},
+	},
 	"developers": {
 		{"apiGroups": []string{"", "apps", "batch", "extensions"}, "resources": []string{"*"},
 			"verbs": []string{"*"}},
@@ -90,6 +98,9 @@ func startGateway(t *testing.T, s rig.PairSpec) *gatewayed {
 	must(t, err)
 	modern, err := r.PKI.Kubeconfig("gateway-modern", g.Modern.URL, "gateway")
 	must(t, err)
+	// The legacy API server is a further cluster, too.
+	edge, err := r.PKI.Kubeconfig("gateway-edge", g.Legacy.URL, "edge")
+	must(t, err)
 	port := r.Port()
 	g.url = fmt.Sprintf("https://127.0.0.1:%d", port)
 	g.kubeconfig, err = r.PKI.Kubeconfig("developer", g.url, "alice", "developers")
@@ -98,7 +109,7 @@ func startGateway(t *testing.T, s rig.PairSpec) *gatewayed {
 		"--modern-kubeconfig", modern, "--proxy-cert", g.Place(g.Plan.PKI.ProxyClientCert),
 		"--proxy-key", g.Place(g.Plan.PKI.ProxyClientKey), "--tls-cert", cert, "--tls-key", key,
 		"--client-ca", r.PKI.File("ca.crt"), "--listen", fmt.Sprintf("127.0.0.1:%d", port),
-		"--discovery-interval", "1s"})
+		"--discovery-interval", "1s", "--cluster", "edge", "--cluster-kubeconfig", edge})
 	ready := r.ClientOf(g.url, "alice", "developers")
 	process.Wait("become ready", func(ctx context.Context) error {
 		return ready.Call(ctx, http.MethodGet, "/readyz", nil, nil)
@@ -248,6 +259,7 @@ func TestGatewayServesBothSides(t *testing.T) {
 		}
 	})
 	t.Run("informers", func(t *testing.T) { g.informs(t) })
+	t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t) })
 	t.Run("refusals", func(t *testing.T) {
 		client := g.ClientOf(g.url, "alice", "developers")
 		for path, want := range map[string]int{
@@ -364,6 +376,7 @@ func TestGatewayConverts(t *testing.T) {
 			g.ok("", "rollout", "status", "deployment", "old", "--timeout=120s")
 			g.ok("", "wait", "deployment", "old", "--for=condition=Available", "--timeout=120s")
 			t.Run("informers", func(t *testing.T) { g.informs(t) })
+			t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t) })
 
 			// A client of extensions/v1beta1, by what it sends and reads: kubectl of today has no such types.
 			client := g.ClientOf(g.url, "alice", "developers")
@@ -472,4 +485,53 @@ func (g *gatewayed) informs(t *testing.T) {
 		wants("old", "has legacy "+step)
 		wants("new", "has modern "+step)
 	}
+}
+
+// furtherCluster: the legacy API server as a cluster of its own, by impersonation: its objects alone, in versions that
+// it does not serve, by the rights that it gives.
+func (g *gatewayed) furtherCluster(t *testing.T) {
+	const prefix = "/clusters/edge"
+	edge := "--server=" + g.url + prefix
+	g.awaitCluster(t, prefix)
+	if out := g.ok("", "get", "deployments.apps", "-o", "name", edge); strings.TrimSpace(out) != "deployment.apps/old" {
+		t.Errorf("the Deployments of the further cluster are %q, want old alone", out)
+	}
+	g.ok(deploymentYAML("far", 0), "apply", edge, "-f", "-")
+	g.ok("", "scale", "deployment", "far", "--replicas=1", edge)
+	g.ok("", "wait", "deployment", "far", "--for=jsonpath={.spec.replicas}=1", "--timeout=60s", edge)
+	var far appsv1.Deployment
+	must(t, g.admin[pair.Legacy].Call(t.Context(), http.MethodGet, deployments+"/far", nil, &far))
+	if *far.Spec.Replicas != 1 {
+		t.Errorf("far has %d replicas, want 1", *far.Spec.Replicas)
+	}
+	g.ok("", "delete", "deployment", "far", edge)
+
+	client := g.ClientOf(g.url, "alice", "developers")
+	const cronJobs = "/apis/batch/v1/namespaces/default/cronjobs" // batch/v1beta1 there
+	must(t, client.Call(t.Context(), http.MethodPost, prefix+cronJobs, object{"apiVersion": "batch/v1",
+		"kind": "CronJob", "metadata": object{"name": "far"}, "spec": object{"schedule": "0 0 1 1 *",
+			"jobTemplate": object{"spec": object{"template": object{"spec": object{"restartPolicy": "Never",
+				"containers": []object{{"name": "c", "image": "example.test/c"}}}}}}}}, nil))
+	var stored object
+	must(t, g.admin[pair.Legacy].Call(t.Context(), http.MethodGet,
+		"/apis/batch/v1beta1/namespaces/default/cronjobs/far", nil, &stored))
+	must(t, client.Call(t.Context(), http.MethodDelete, prefix+cronJobs+"/far", nil, nil))
+	for who, c := range map[string]*rig.Client{
+		"a user without rights":                  g.ClientOf(g.url, "mallory"),
+		"a user of a group it may not speak for": g.ClientOf(g.url, "root", "administrators"),
+		"an administrator of the pair":           g.ClientOf(g.url, "admin", "system:masters"),
+		"a component of the pair":                g.ClientOf(g.url, "system:kube-scheduler"),
+	} {
+		err := c.Call(t.Context(), http.MethodGet, prefix+"/api/v1/namespaces/default/secrets", nil, nil)
+		if rig.Code(err) != http.StatusForbidden {
+			t.Errorf("%s at the further cluster: %v, want 403", who, err)
+		}
+	}
+}
+
+func (g *gatewayed) awaitCluster(t *testing.T, prefix string) {
+	client := g.ClientOf(g.url, "alice", "developers")
+	g.Eventually("the further cluster answers", func(ctx context.Context) error {
+		return client.Call(ctx, http.MethodGet, prefix+"/version", nil, nil)
+	})
 }
