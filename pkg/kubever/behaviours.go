@@ -98,6 +98,26 @@ const (
 	BehaviourMetadataAnswered
 	// BehaviourMirrorPodsOwned: mirror pods carry an owner reference to their Node.
 	BehaviourMirrorPodsOwned
+	// BehaviourDNSSearchesFew: kube-apiserver refuses pods with more than 6 search domains, or more than 256
+	// characters of them.
+	BehaviourDNSSearchesFew
+	// BehaviourDNSSearchesStrict: kube-apiserver refuses search domains of pods that are no DNS subdomains.
+	BehaviourDNSSearchesStrict
+	// BehaviourEnvNamesIdentifiers: kube-apiserver refuses names of environment variables that are no
+	// identifiers of C.
+	BehaviourEnvNamesIdentifiers
+	// BehaviourEnvNamesStrict: kube-apiserver refuses names of environment variables with more than letters,
+	// digits, dashes, underscores and dots, or a digit first.
+	BehaviourEnvNamesStrict
+	// BehaviourFieldSubscriptsRefused: kube-apiserver refuses references to one label or annotation of a
+	// pod.
+	BehaviourFieldSubscriptsRefused
+	// BehaviourServiceNamesStrict: kube-apiserver refuses Services whose names start with a digit.
+	BehaviourServiceNamesStrict
+	// BehaviourSleepZeroRefused: kube-apiserver refuses hooks of containers that sleep for 0 seconds.
+	BehaviourSleepZeroRefused
+	// BehaviourSysctlSlashesRefused: kube-apiserver refuses names of sysctls with slashes.
+	BehaviourSysctlSlashesRefused
 	// BehaviourMixedProtocolsRefused: kube-apiserver refuses a Service of type LoadBalancer with ports of several
 	// protocols.
 	BehaviourMixedProtocolsRefused
@@ -199,6 +219,14 @@ var behaviourNames = [...]string{
 	BehaviourLegacyTokenTracking:          "legacy-token-tracking",
 	BehaviourMetadataAnswered:             "metadata-answered",
 	BehaviourMirrorPodsOwned:              "mirror-pods-owned",
+	BehaviourDNSSearchesFew:               "dns-searches-few",
+	BehaviourDNSSearchesStrict:            "dns-searches-strict",
+	BehaviourEnvNamesIdentifiers:          "env-names-identifiers",
+	BehaviourEnvNamesStrict:               "env-names-strict",
+	BehaviourFieldSubscriptsRefused:       "field-subscripts-refused",
+	BehaviourServiceNamesStrict:           "service-names-strict",
+	BehaviourSleepZeroRefused:             "sleep-zero-refused",
+	BehaviourSysctlSlashesRefused:         "sysctl-slashes-refused",
 	BehaviourMixedProtocolsRefused:        "mixed-protocols-refused",
 	BehaviourNodeLeasesRead:               "node-leases-read",
 	BehaviourOldAuditPolicies:             "old-audit-policies",

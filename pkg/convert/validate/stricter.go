@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -68,6 +69,20 @@ var strictnesses = []strictness{
 		},
 	},
 	{
+		kinds:     []string{"Service"},
+		behaviour: kubever.BehaviourServiceNamesStrict,
+		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
+			name := object.GetName()
+			if object.GetAPIVersion() != "v1" || name == "" || len(utilvalidation.IsDNS1123Label(name)) > 0 {
+				return nil
+			}
+			for _, why := range utilvalidation.IsDNS1035Label(name) {
+				errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, why))
+			}
+			return errs
+		},
+	},
+	{
 		kinds:     []string{"Event"},
 		behaviour: kubever.BehaviourEventNamespaceMatched,
 		refuses: func(object *unstructured.Unstructured) field.ErrorList {
@@ -91,6 +106,7 @@ func stricter(object *unstructured.Unstructured, minor kubever.Minor) (errs fiel
 			errs = append(errs, s.refuses(object)...)
 		}
 	}
+	errs = append(errs, stricterPods(object, minor)...)
 	if gvk := object.GroupVersionKind(); isDefinition(gvk) && gvk.Version != "v1" {
 		wordsRefused(object.Object, minor, func(s schemaAt, word string) {
 			errs = append(errs, field.Forbidden(field.NewPath(s.at+"."+word), "may not be set"))

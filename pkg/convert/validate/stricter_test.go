@@ -1,0 +1,92 @@
+package validate
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// What servers let go of since is refused for those before, by the field, and for none after.
+func TestWhatOldServersRefuse(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := "a.example" + strings.Repeat(", a.example", 6)
+	long := strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + "." + strings.Repeat("c", 60)
+	for _, test := range []struct {
+		spec, field string
+		from, to    kubever.Minor // that refuse it
+	}{
+		{"containers: [{name: c, image: i, env: [{name: a-b, value: x}]}]", "containers[0].env[0].name", 6, 7},
+		{"containers: [{name: c, image: i, env: [{name: a.b, value: x}]}]", "containers[0].env[0].name", 6, 7},
+		{"containers: [{name: c, image: i, env: [{name: 1a, value: x}]}]", "containers[0].env[0].name", 6, 31},
+		{"containers: [{name: c, image: i, env: [{name: 'a b', value: x}]}]", "containers[0].env[0].name", 6, 31},
+		{"containers: [{name: c, image: i, env: [{name: ok}, {name: ..a, value: x}]}]", "containers[0].env[1].name", 6, 31},
+		{"initContainers: [{name: d, image: i, env: [{name: 'a:b', value: x}]}], containers: [{name: c, image: i}]",
+			"initContainers[0].env[0].name", 6, 31},
+		{"containers: [{name: c, image: i, envFrom: [{prefix: 1a_, configMapRef: {name: a}}]}]",
+			"containers[0].envFrom[0].prefix", 6, 31},
+		{"dnsConfig: {searches: [" + many + "]}, containers: [{name: c, image: i}]", "dnsConfig.searches", 10, 25},
+		{"dnsConfig: {searches: [" + long + ", " + long + "]}, containers: [{name: c, image: i}]",
+			"dnsConfig.searches", 10, 25},
+		{"dnsConfig: {searches: [a.example, _b.example]}, containers: [{name: c, image: i}]",
+			"dnsConfig.searches[1]", 10, 32},
+		{"dnsConfig: {searches: [.]}, containers: [{name: c, image: i}]", "dnsConfig.searches[0]", 10, 32},
+		{"dnsConfig: {searches: [a.example.]}, containers: [{name: c, image: i}]", "", 0, 0},
+		{"securityContext: {sysctls: [{name: net/ipv4/tcp_syncookies, value: '1'}]}, containers: [{name: c, image: i}]",
+			"securityContext.sysctls[0].name", 11, 22},
+		{"containers: [{name: c, image: i, lifecycle: {preStop: {sleep: {seconds: 0}}}}]",
+			"containers[0].lifecycle.preStop.sleep.seconds", 30, 32},
+		{"containers: [{name: c, image: i, env: [{name: A, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['a']\"}}}]}]",
+			"containers[0].env[0].valueFrom.fieldRef.fieldPath", 6, 8},
+		{"containers: [{name: c, image: i, env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}]}]",
+			"containers[0].env[0].valueFrom.fieldRef.fieldPath", 6, 7},
+	} {
+		for _, in := range []struct{ text, at string }{
+			{"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {" + test.spec + "}", "spec."},
+			{"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {selector: {matchLabels: {a: b}}, template: " +
+				"{metadata: {labels: {a: b}}, spec: {" + test.spec + "}}}", "spec.template.spec."},
+		} {
+			for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
+				object := parse(t, in.text)
+				to := c.StandingIn(object.GroupVersionKind(), minor).Target
+				out, _, err := c.Convert(object, to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _, err = Complete(c, object, out, nil, minor)
+				want := minor >= test.from && minor <= test.to
+				refused := err != nil && strings.Contains(err.Error(), in.at+test.field+": ") &&
+					!strings.Contains(err.Error(), test.field+": Required")
+				if refused != want || test.field == "" && minor >= 10 && err != nil {
+					t.Errorf("%s of %s: %v; want refused %v", test.spec, minor, err, want)
+				}
+			}
+		}
+	}
+}
+
+func TestNamesOfServices(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, minor := range []kubever.Minor{6, 35, 36} {
+		in := parse(t, "apiVersion: v1\nkind: Service\nmetadata: {name: 1a}\nspec: {ports: [{port: 1}]}")
+		_, _, err := Complete(c, in, in.DeepCopy(), nil, minor)
+		if refused := err != nil && strings.Contains(err.Error(), "metadata.name"); refused != (minor < 36) {
+			t.Errorf("a name with a digit first in %s: %v", minor, err)
+		}
+	}
+	custom := parse(t, "apiVersion: example.com/v1\nkind: Deployment\nmetadata: {name: a}\n"+
+		"spec: {template: {spec: {containers: [{env: [{name: 1}]}]}}}")
+	custom.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Deployment"})
+	if _, _, err := Complete(c, custom, custom.DeepCopy(), nil, 6); err != nil {
+		t.Errorf("a custom resource is judged as a Deployment: %v", err)
+	}
+}
