@@ -26,7 +26,8 @@ func TestWhatOldServersRefuse(t *testing.T) {
 		{"containers: [{name: c, image: i, env: [{name: a.b, value: x}]}]", "containers[0].env[0].name", 6, 7},
 		{"containers: [{name: c, image: i, env: [{name: 1a, value: x}]}]", "containers[0].env[0].name", 6, 31},
 		{"containers: [{name: c, image: i, env: [{name: 'a b', value: x}]}]", "containers[0].env[0].name", 6, 31},
-		{"containers: [{name: c, image: i, env: [{name: ok}, {name: ..a, value: x}]}]", "containers[0].env[1].name", 6, 31},
+		{"containers: [{name: c, image: i, env: [{name: ok}, {name: ..a, value: x}]}]",
+			"containers[0].env[1].name", 6, 31},
 		{"initContainers: [{name: d, image: i, env: [{name: 'a:b', value: x}]}], containers: [{name: c, image: i}]",
 			"initContainers[0].env[0].name", 6, 31},
 		{"containers: [{name: c, image: i, envFrom: [{prefix: 1a_, configMapRef: {name: a}}]}]",
@@ -42,14 +43,16 @@ func TestWhatOldServersRefuse(t *testing.T) {
 			"securityContext.sysctls[0].name", 11, 22},
 		{"containers: [{name: c, image: i, lifecycle: {preStop: {sleep: {seconds: 0}}}}]",
 			"containers[0].lifecycle.preStop.sleep.seconds", 30, 32},
-		{"containers: [{name: c, image: i, env: [{name: A, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['a']\"}}}]}]",
+		{"containers: [{name: c, image: i, env: [{name: A, valueFrom: {fieldRef: " +
+			"{fieldPath: \"metadata.labels['a']\"}}}]}]",
 			"containers[0].env[0].valueFrom.fieldRef.fieldPath", 6, 8},
 		{"containers: [{name: c, image: i, env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}]}]",
 			"containers[0].env[0].valueFrom.fieldRef.fieldPath", 6, 7},
 	} {
 		for _, in := range []struct{ text, at string }{
 			{"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {" + test.spec + "}", "spec."},
-			{"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {selector: {matchLabels: {a: b}}, template: " +
+			{"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {selector: " +
+				"{matchLabels: {a: b}}, template: " +
 				"{metadata: {labels: {a: b}}, spec: {" + test.spec + "}}}", "spec.template.spec."},
 		} {
 			for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
