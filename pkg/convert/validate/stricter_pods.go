@@ -52,7 +52,8 @@ var podStrictnesses = []podStrictness{
 		}
 		return errs
 	}},
-	{kubever.BehaviourSleepZeroRefused, containers(func(container map[string]any, at *field.Path) (errs field.ErrorList) {
+	{kubever.BehaviourSleepZeroRefused, containers(func(container map[string]any, at *field.Path) (
+		errs field.ErrorList) {
 		for _, hook := range []string{"postStart", "preStop"} {
 			sleep := fields(fields(fields(container["lifecycle"])[hook])["sleep"])
 			if seconds, ok := sleep["seconds"].(int64); ok && seconds == 0 {
