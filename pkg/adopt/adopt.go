@@ -3,6 +3,7 @@
 package adopt
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -181,19 +182,30 @@ func (r *reader) complete(folders []string) {
 			r.note(folder, "is ignored: %v", err)
 			continue
 		}
-		r.add(other.processes)
+		r.add(other.processes, other.notes)
 	}
 }
 
-// add takes the components that are not there yet.
-func (r *reader) add(processes []Process) {
+// add takes the components of another folder that are not there yet, and what is to be known about their files.
+func (r *reader) add(processes []Process, notes []Note) {
 	for _, p := range processes {
 		if !slices.ContainsFunc(r.processes, func(q Process) bool { return q.Component == p.Component }) {
 			r.note(p.Place, "is read too: it starts %s, which nothing beside %s does", p.Component,
 				r.processes[0].Place)
 			r.processes = append(r.processes, p)
+			for _, n := range notes {
+				if fileOf(n.Place) == fileOf(p.Place) && !slices.Contains(r.notes, n) {
+					r.notes = append(r.notes, n)
+				}
+			}
 		}
 	}
+}
+
+// fileOf is the file of a place.
+func fileOf(place string) string {
+	file, _, _ := strings.Cut(place, ":")
+	return file
 }
 
 // reader collects what one folder starts.
@@ -241,6 +253,10 @@ func (r *reader) read() error {
 		if strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
+		if folder := r.overridden(entry.Name()); folder != "" && path.Ext(name) == ".service" {
+			r.note(name, "is left out: systemd reads the unit of this name in %s instead", folder)
+			continue
+		}
 		info, err := fs.Stat(r.files, name) // through links, as the kubelet does
 		if err != nil {
 			r.note(name, "is ignored: %v", err)
@@ -256,7 +272,7 @@ func (r *reader) read() error {
 			continue
 		}
 		text, err := readFile(r.files, name)
-		if errors.Is(err, errNotText) {
+		if errors.Is(err, errNotText) || errors.Is(err, errTooLarge) && startsBinary(r.files, name) {
 			r.note(name, "is ignored: it is not text")
 			continue
 		}
@@ -287,8 +303,9 @@ func (r *reader) read() error {
 		switch {
 		case r.refuse(f.name, f.text), path.Ext(f.name) == ".service", r.environmentFiles[f.name]:
 		case r.inspect(f.name, f.text), r.snapFile(f.name, f.text), r.multipart(f.name, f.text), r.hold(f.name, f.text),
+			r.printedUnits(f.name, f.text),
 			r.compose(f.name, f.text):
-		case isShellScript(f.text) && r.startedBy(script{name: f.name, text: string(f.text)}, nil, nil):
+		case isShellScript(f.text) && r.startedBy(script{name: f.name, text: string(f.text)}, nil, nil, ""):
 		case path.Ext(f.name) == ".txt" || path.Ext(f.name) == ".log" || path.Base(f.name) == "cmdline":
 			r.texts = append(r.texts, f)
 		default:
@@ -314,7 +331,22 @@ var backupPattern = regexp.MustCompile(`\.(ya?ml|json|manifest|service)[-._][0-9
 var beside = []string{".conf", ".env", ".target", ".timer", ".socket", ".mount", ".path", ".slice", ".md",
 	".crt", ".key", ".pem"}
 
-var errNotText = errors.New("is not UTF-8")
+var (
+	errNotText  = errors.New("is not UTF-8")
+	errTooLarge = fmt.Errorf("larger than %d bytes", limitFileBytes)
+)
+
+// startsBinary reports whether the first bytes of a file are no text: a program or an archive beside the manifests.
+func startsBinary(files fs.FS, name string) bool {
+	file, err := files.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	start := make([]byte, 512)
+	n, err := io.ReadFull(file, start)
+	return (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) && bytes.IndexByte(start[:n], 0) >= 0
+}
 
 // readFile reads a text up to the bound. A pipe is not opened, which would wait for its other end.
 func readFile(files fs.FS, name string) ([]byte, error) {
@@ -331,7 +363,7 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	if len(text) > limitFileBytes {
-		return nil, fmt.Errorf("%s: larger than %d bytes", name, limitFileBytes)
+		return nil, fmt.Errorf("%s: %w", name, errTooLarge)
 	}
 	if !utf8.Valid(text) {
 		return nil, fmt.Errorf("%s: %w", name, errNotText)

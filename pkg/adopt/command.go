@@ -7,16 +7,19 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // commandLine is a command line taken apart.
 type commandLine struct {
 	component string
-	command   []string // up to the program, such as [/hyperkube, apiserver]
-	words     []string // what follows
-	image     string   // of the container runtime that runs the program, "" for none
-	broken    string   // why the words are not all there
-	before    []string // what stands in front of the program and starts it: flock, go-runner, env, docker run
+	command   []string      // up to the program, such as [/hyperkube, apiserver]
+	words     []string      // what follows
+	image     string        // of the container runtime that runs the program, "" for none
+	broken    string        // why the words are not all there
+	before    []string      // what stands in front of the program and starts it: flock, go-runner, docker run
+	env       []spec.EnvVar // that the command line sets
+	directory string        // in which it starts the program, "" where it does not say
 }
 
 var programs = []string{kubever.APIServer, kubever.ControllerManager, kubever.Scheduler, Etcd, Kubelet}
@@ -68,17 +71,31 @@ func locate(words []string) (commandLine, bool) {
 			}
 			if component := componentAt(words, i); component != "" {
 				program := command(words[:i+1])
-				image := runtimeImage(words[:i+1-len(program)])
-				return commandLine{component: component, command: program, words: words[i+1:], image: image,
-					before: words[:i+1-len(program)]}, true
+				return commandLine{component: component, command: program, words: words[i+1:]}.startedBy(
+					words[:i+1-len(program)]), true
 			}
 			if component, ok := imageOfComponent(word); ok && runtimeImage(words[:i+1]) != "" {
+				if i+1 < len(words) && componentAt(words, i+1) == component {
+					continue // it is named behind the image
+				}
 				// the program is the image's entrypoint
-				return commandLine{component: component, words: words[i+1:], image: word, before: words[:i+1]}, true
+				return commandLine{component: component, words: words[i+1:]}.startedBy(words[:i+1]), true
 			}
 		}
 	}
 	return commandLine{}, false
+}
+
+// startedBy reads what stands in front of the program.
+func (c commandLine) startedBy(before []string) commandLine {
+	c.image = runtimeImage(before)
+	if c.image != "" {
+		c.env, c.directory = runtimeVariables(before), runtimeDirectory(before)
+	}
+	var variables []spec.EnvVar
+	variables, c.before = envVariables(before)
+	c.env = withVariables(c.env, variables)
+	return c
 }
 
 // rktProgram puts the program of rkt run [OPTION...] IMAGE --exec=PROGRAM -- ARGUMENT... where other runtimes have it.

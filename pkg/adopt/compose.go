@@ -21,6 +21,7 @@ type composed struct {
 	Command     yaml.Node `yaml:"command"`
 	Environment yaml.Node `yaml:"environment"`
 	EnvFile     yaml.Node `yaml:"env_file"`
+	WorkingDir  string    `yaml:"working_dir"`
 	Volumes     []yaml.Node
 }
 
@@ -91,6 +92,8 @@ func (r *reader) composedService(place, name string, c *composed, variables map[
 	for _, key := range slices.Sorted(maps.Keys(environment)) {
 		p.Env = append(p.Env, spec.EnvVar{Name: key, Value: environment[key]})
 	}
+	p.Env = withVariables(p.Env, line.env)
+	r.workIn(&p, inDirectory(fill(c.WorkingDir), line.directory))
 	if c.EnvFile.Kind != 0 {
 		r.note(place, "the variables of env_file are left out; a spec holds plain values")
 	}

@@ -252,7 +252,7 @@ func (r *reader) readHeld(wanted func(*Running) bool, depth int) (found *Running
 			continue
 		}
 		if running != nil {
-			whole.add(running.Processes)
+			whole.add(running.Processes, running.Notes)
 		}
 	}
 	return whole.running(), tried, nil

@@ -65,6 +65,7 @@ type container struct {
 	Image   string   `yaml:"image"`
 	Command []string `yaml:"command"`
 	Args    []string `yaml:"args"`
+	WorkDir string   `yaml:"workingDir"`
 	Env     []struct {
 		Name      string    `yaml:"name"`
 		Value     string    `yaml:"value"`
@@ -214,6 +215,8 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	if len(c.EnvFrom) > 0 {
 		r.note(place, "environment variables of envFrom are left out; a spec holds plain values")
 	}
+	p.Env = withVariables(p.Env, line.env)
+	r.workIn(&p, inDirectory(c.WorkDir, line.directory))
 	p.Mounts, p.objects = r.mounts(place, pod, c)
 	r.processes = append(r.processes, p)
 }

@@ -100,7 +100,8 @@ func isShellScript(text []byte) bool {
 }
 
 // startedBy adds the components that a script starts and the files that it writes, and reports whether there are any.
-func (r *reader) startedBy(s script, arguments []string, environment map[string]string) bool {
+// The directory is the one that the script itself is started in, "" where that is not known.
+func (r *reader) startedBy(s script, arguments []string, environment map[string]string, directory string) bool {
 	shell := &shellReader{variables: map[string]string{}, positional: arguments, whole: true, made: r.made,
 		file: func(name string) (string, bool) {
 			found, text, ok := r.textOf(name)
@@ -123,6 +124,8 @@ func (r *reader) startedBy(s script, arguments []string, environment map[string]
 		if p.Image != "" {
 			p.Mounts = runtimeMounts(c.line.before)
 		}
+		p.Env = c.line.env
+		r.workIn(&p, inDirectory(directory, c.line.directory))
 		p.broken = r.noteUnread(s.name, "the script", shell.unread, c)
 		r.processes = append(r.processes, p)
 	}

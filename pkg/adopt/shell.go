@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/pkg/spec"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -105,6 +106,8 @@ type shellReader struct {
 	made      *made
 	visited   int // of its nodes, again at each call of a function
 	started   []started
+	directory string        // to which it changed, "" for none
+	exported  []spec.EnvVar // to what it starts
 
 	now    started // the command that is being expanded
 	opaque bool    // the word being expanded has such a part
@@ -178,6 +181,9 @@ func (s *shellReader) visit(node syntax.Node) bool {
 		s.hereDocument(node, node)
 	case *syntax.DeclClause: // export NAME=VALUE
 		s.assign(node.Args)
+		if node.Variant != nil && node.Variant.Value == "export" {
+			s.exported = withVariables(s.exported, s.values(node.Args))
+		}
 		return false
 	case *syntax.CallExpr:
 		s.call(node)
@@ -191,6 +197,25 @@ func (s *shellReader) assign(assignments []*syntax.Assign) {
 			s.variables[a.Name.Value] = strings.Join(s.fields(a.Value, false), " ")
 		}
 	}
+}
+
+// values are the variables of assignments, without those that only a shell can compute and those that have arguments in
+// them.
+func (s *shellReader) values(assignments []*syntax.Assign) []spec.EnvVar {
+	var values []spec.EnvVar
+	for _, a := range assignments {
+		if a.Name == nil || a.Index != nil {
+			continue
+		}
+		value := s.variables[a.Name.Value]
+		if s.opaque = false; a.Value != nil {
+			value = strings.Join(s.fields(a.Value, false), " ")
+		}
+		if !s.opaque && value != "" && !strings.HasPrefix(value, "-") && a.Name.Value != "PATH" {
+			values = append(values, spec.EnvVar{Name: a.Name.Value, Value: value})
+		}
+	}
+	return values
 }
 
 func (s *shellReader) call(call *syntax.CallExpr) {
@@ -221,6 +246,9 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 		s.function(words[0], words[1:])
 		return
 	}
+	if len(words) == 2 && words[0] == "cd" && len(s.now.left) == 0 && len(s.now.raw) == 0 {
+		s.directory = inDirectory(s.directory, words[1])
+	}
 	line, ok := locate(words)
 	if !ok || s.whole && !slices.ContainsFunc(line.words, func(word string) bool {
 		return strings.HasPrefix(word, "--") && len(word) > 2
@@ -230,6 +258,8 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 	if len(line.words) > 0 && line.words[0] == "--" { // start-stop-daemon --exec PROGRAM -- ARGUMENT...
 		line.words = line.words[1:]
 	}
+	line.directory = inDirectory(s.directory, line.directory)
+	line.env = withVariables(withVariables(slices.Clone(s.exported), s.values(call.Assigns)), line.env)
 	s.now.line = line
 	if !slices.ContainsFunc(s.started, func(c started) bool { // start and restart do the same
 		return c.line.component == line.component && slices.Equal(c.line.words, line.words)

@@ -1,7 +1,6 @@
 package adopt
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +24,7 @@ type inspected struct {
 	Config *struct {
 		Image string   `json:"Image"`
 		Env   []string `json:"Env"`
+		Dir   string   `json:"WorkingDir"`
 	} `json:"Config"`
 	HostConfig struct {
 		Binds []string `json:"Binds"`
@@ -35,22 +35,6 @@ type inspected struct {
 		Destination string `json:"Destination"`
 		RW          bool   `json:"RW"`
 	} `json:"Mounts"`
-}
-
-// inspect reads what docker inspect prints, and reports whether the text is that.
-func (r *reader) inspect(name string, text []byte) bool {
-	var list []inspected
-	if err := json.Unmarshal(text, &list); err != nil {
-		return false
-	}
-	found := false
-	for i := range list {
-		if c := &list[i]; c.Config != nil && c.Path != "" {
-			found = true
-			r.inspected(name, c)
-		}
-	}
-	return found
 }
 
 func (r *reader) inspected(file string, c *inspected) {
@@ -70,7 +54,8 @@ func (r *reader) inspected(file string, c *inspected) {
 		return
 	}
 	p := Process{Component: line.component, Name: name, Place: place, Image: c.Config.Image, Command: line.command,
-		Words: line.words, Env: env, broken: line.broken}
+		Words: line.words, Env: withVariables(env, line.env), broken: line.broken}
+	r.workIn(&p, inDirectory(c.Config.Dir, line.directory))
 	for i, m := range c.Mounts {
 		if m.Type == "bind" || m.Type == "" {
 			p.Mounts = append(p.Mounts, bind(i, m.Source, m.Destination, !m.RW))
@@ -146,7 +131,7 @@ func (r *reader) processLines(name string, text []byte) {
 		words := strings.Fields(line)
 		start := slices.IndexFunc(words, func(word string) bool {
 			word = strings.Trim(word, `"'`)
-			return slices.Contains(programs, path.Base(word)) || isHyperkube(word)
+			return !strings.Contains(word, "=") && (slices.Contains(programs, path.Base(word)) || isHyperkube(word))
 		})
 		if start < 0 || start+1 >= len(words) || slices.Contains(words[:start], "grep") {
 			continue

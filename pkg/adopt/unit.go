@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,41 +85,49 @@ func parseUnit(name string, text []byte) []directive {
 	return directives
 }
 
-// dropIns reads NAME.d/*.conf from beside the unit, and from the host's folders when there is a host. Of equal names
-// the most important counts.
+// dropIns reads NAME.d/*.conf from beside the unit, from the other folders of systemd where the unit lies in one of
+// them, and from the host's folders when there is a host. Of equal names the most important counts.
 func (r *reader) dropIns(unit string) ([]directive, error) {
 	type place struct {
 		files  fs.FS
 		folder string
 	}
-	places := []place{{r.files, r.folder}}
-	if r.host != nil {
-		places = nil
+	var places []place
+	switch {
+	case r.host != nil:
 		for _, folder := range systemFolders {
 			places = append(places, place{r.host, folder})
 		}
+	case slices.Contains(systemFolders, r.folder):
+		for _, folder := range systemFolders {
+			places = append(places, place{r.files, folder})
+		}
+	default:
+		places = []place{{r.files, r.folder}}
 	}
 	found := map[string][]byte{}
 	paths := map[string]string{}
-	for _, p := range places {
-		folder := path.Join(p.folder, unit+".d")
-		entries, err := fs.ReadDir(p.files, folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, entry := range entries {
-			if path.Ext(entry.Name()) != ".conf" {
+	for _, name := range dropInFolders(unit) {
+		for _, p := range places {
+			folder := path.Join(p.folder, name)
+			entries, err := fs.ReadDir(p.files, folder)
+			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
-			name := path.Join(folder, entry.Name())
-			text, err := readFile(p.files, name)
 			if err != nil {
 				return nil, err
 			}
-			found[entry.Name()], paths[entry.Name()] = text, name
+			for _, entry := range entries {
+				if path.Ext(entry.Name()) != ".conf" {
+					continue
+				}
+				name := path.Join(folder, entry.Name())
+				text, err := readFile(p.files, name)
+				if err != nil {
+					return nil, err
+				}
+				found[entry.Name()], paths[entry.Name()] = text, name
+			}
 		}
 	}
 	var names []string
@@ -133,6 +142,41 @@ func (r *reader) dropIns(unit string) ([]directive, error) {
 	return directives, nil
 }
 
+// dropInFolders are those of a unit, least important first: kube-api.service has service.d, kube-.service.d and
+// kube-api.service.d; instances have those of their template, too.
+func dropInFolders(unit string) []string {
+	kind := path.Ext(unit)
+	folders := []string{strings.TrimPrefix(kind, ".") + ".d"}
+	prefix, instance, isInstance := strings.Cut(strings.TrimSuffix(unit, kind), "@")
+	for i := range prefix {
+		if prefix[i] == '-' && i+1 < len(prefix) {
+			folders = append(folders, prefix[:i+1]+kind+".d")
+		}
+	}
+	if isInstance && instance != "" {
+		folders = append(folders, prefix+"@"+kind+".d")
+	}
+	return append(folders, unit+".d")
+}
+
+// overridden is the folder with a unit of the same name that systemd reads instead, "" for none.
+func (r *reader) overridden(unit string) string {
+	at := slices.Index(systemFolders, r.folder)
+	if at < 0 {
+		return ""
+	}
+	for _, folder := range systemFolders[at+1:] {
+		if folder == "lib/systemd/system" && r.folder == "usr/lib/systemd/system" {
+			continue // often the same folder by another name
+		}
+		entries, err := fs.ReadDir(r.files, folder)
+		if err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == unit }) {
+			return folder
+		}
+	}
+	return ""
+}
+
 // service is the [Service] section of a unit after all of its drop-ins.
 type service struct {
 	*reader
@@ -140,6 +184,8 @@ type service struct {
 	starts      []directive
 	environment []directive
 	envFiles    []directive
+	directory   directive       // WorkingDirectory
+	own         map[string]bool // variables that the unit itself sets
 }
 
 func (u *service) apply(d directive) {
@@ -147,6 +193,8 @@ func (u *service) apply(d directive) {
 		"EnvironmentFile": &u.envFiles}
 	list, ok := lists[d.key]
 	switch {
+	case d.key == "WorkingDirectory":
+		u.directory = d
 	case !ok:
 	case d.value == "":
 		*list = nil // an empty assignment forgets the earlier ones
@@ -166,10 +214,14 @@ func (u *service) startsOne() bool {
 // process finds the component that the service starts.
 func (u *service) process() error {
 	for _, start := range u.starts {
-		words, err := splitWords(u.specifiers(start, strings.TrimLeft(start.value, "@-:+!|")))
+		command := strings.TrimLeft(start.value, "@-:+!|")
+		words, err := splitWords(u.specifiers(start, command))
 		if err != nil {
 			u.note(start.place, "ExecStart is ignored: %v", err)
 			continue
+		}
+		if prefix := strings.TrimSuffix(start.value, command); strings.Contains(prefix, "@") && len(words) > 1 {
+			words = slices.Delete(words, 1, 2) // the name that the process has
 		}
 		script, isScript := u.script(words)
 		if !isScript && !mentionsComponent(words) {
@@ -196,7 +248,7 @@ func (u *service) process() error {
 				start.place, unset[0], missing[0], path.Base(missing[0]))
 		}
 		if isScript {
-			if !u.startedBy(script, script.arguments(expanded), variables) && u.named() {
+			if !u.startedBy(script, script.arguments(expanded), variables, u.workingDirectory()) && u.named() {
 				u.note(start.place, "is ignored: it runs %s, in which no component is seen to start", script.name)
 			}
 			continue
@@ -215,8 +267,10 @@ func (u *service) process() error {
 		}
 		p := Process{Component: line.component, Name: stem(u.name), Place: start.place, Command: line.command,
 			Words: line.words, broken: line.broken}
+		directory := u.workingDirectory()
 		if p.Image = line.image; p.Image != "" {
 			p.Mounts = runtimeMounts(line.before)
+			directory = "" // the image's
 			u.note(start.place, "the options of the container runtime are left out; a spec holds image, command, "+
 				"arguments, environment and paths of the host")
 		}
@@ -225,7 +279,11 @@ func (u *service) process() error {
 				p.unfilled = word
 			}
 		}
-		p.Env = u.kept(variables, referenced([]byte(start.value)))
+		if p.Image == "" { // a container has the variables that it is run with, not those of the runtime's client
+			p.Env = u.kept(variables, referenced([]byte(start.value)))
+		}
+		p.Env = withVariables(p.Env, line.env)
+		u.workIn(&p, inDirectory(directory, line.directory))
 		u.processes = append(u.processes, p)
 	}
 	return nil
@@ -261,20 +319,21 @@ func mentionsComponent(words []string) bool {
 // returns the files that are not to be found as well.
 func (u *service) variables() (map[string]string, []string, error) {
 	variables := map[string]string{}
+	u.own = map[string]bool{}
 	for _, d := range u.environment {
-		words, err := splitWords(d.value)
+		words, err := splitWords(u.specifiers(d, d.value))
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: Environment: %w", d.place, err)
 		}
 		for _, word := range words {
 			if name, value, ok := strings.Cut(word, "="); ok {
-				variables[name] = value
+				variables[name], u.own[name] = value, true
 			}
 		}
 	}
 	var missing []string
 	for _, d := range u.envFiles {
-		name, optional := strings.CutPrefix(d.value, "-")
+		name, optional := strings.CutPrefix(u.specifiers(d, d.value), "-")
 		name = strings.TrimPrefix(name, "/")
 		text, found, err := u.environmentFile(name)
 		if err != nil {
@@ -297,7 +356,8 @@ func (u *service) environmentFile(name string) ([]byte, bool, error) {
 	candidates := []struct {
 		files fs.FS
 		name  string
-	}{{u.files, path.Clean(name)}, {u.files, path.Join(u.folder, path.Base(name))}, {u.host, path.Clean(name)}}
+	}{{u.files, path.Clean(name)}, {u.files, path.Join(u.folder, path.Base(name))}, {u.host, path.Clean(name)},
+		{u.files, path.Base(name)}}
 	for _, c := range candidates {
 		if c.files == nil || !fs.ValidPath(c.name) {
 			continue
@@ -312,10 +372,33 @@ func (u *service) environmentFile(name string) ([]byte, bool, error) {
 	return nil, false, nil
 }
 
-// specifiers expands those that the unit's name tells; a host's others are kept as they are written.
+// workingDirectory is where systemd starts the processes of the service, "" where only the machine can tell.
+func (u *service) workingDirectory() string {
+	directory, _ := strings.CutPrefix(u.directory.value, "-")
+	if directory == "" {
+		return "/"
+	}
+	if directory = u.specifiers(u.directory, directory); !path.IsAbs(directory) || strings.Contains(directory, "%") {
+		return "" // ~ is the home of its user
+	}
+	return path.Clean(directory)
+}
+
+// machineSpecifiers are those that are the same on every machine, for services of the system.
+var machineSpecifiers = map[byte]string{'C': "/var/cache", 'E': "/etc", 'L': "/var/log", 'S': "/var/lib", 'T': "/tmp",
+	't': "/run", 'V': "/var/tmp"}
+
+// specifiers expands those that the unit's name or the host's tells, and those that are the same everywhere; others are
+// kept as they are written.
 func (u *service) specifiers(d directive, value string) string {
+	if !strings.Contains(value, "%") {
+		return value
+	}
 	name := path.Base(u.name)
 	stem := strings.TrimSuffix(name, ".service")
+	prefix, instance, _ := strings.Cut(stem, "@")
+	named := map[byte]string{'%': "%", 'n': name, 'N': stem, 'p': prefix, 'P': unescapePath(prefix), 'i': instance,
+		'I': unescapePath(instance), 'H': u.hostname()}
 	var out strings.Builder
 	for i := 0; i < len(value); i++ {
 		if value[i] != '%' || i+1 == len(value) {
@@ -323,21 +406,42 @@ func (u *service) specifiers(d directive, value string) string {
 			continue
 		}
 		i++
-		switch value[i] {
-		case '%':
-			out.WriteByte('%')
-		case 'n':
-			out.WriteString(name)
-		case 'N', 'p':
-			out.WriteString(stem)
-		default:
+		text := cmp.Or(named[value[i]], machineSpecifiers[value[i]])
+		if text == "" && !(value[i] == 'i' || value[i] == 'I') {
 			u.note(d.place, "%%%c is substituted by systemd at start and is kept literally; write its value",
 				value[i])
-			out.WriteByte('%')
-			out.WriteByte(value[i])
+			text = "%" + value[i:i+1]
 		}
+		out.WriteString(text)
 	}
 	return out.String()
+}
+
+// unescapePath undoes what systemd-escape does: a dash stands for a slash.
+func unescapePath(s string) string {
+	return hexadecimal.ReplaceAllStringFunc(strings.ReplaceAll(s, "-", "/"), func(match string) string {
+		n, err := strconv.ParseUint(match[2:], 16, 8)
+		if err != nil {
+			return match
+		}
+		return string([]byte{byte(n)})
+	})
+}
+
+var hexadecimal = regexp.MustCompile(`\\x[0-9a-fA-F]{2}`)
+
+// hostname is that of the host whose root is among the files, "" where it is not.
+func (u *service) hostname() string {
+	_, text, ok := u.textOf("/etc/hostname")
+	if !ok {
+		return ""
+	}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return line
+		}
+	}
+	return ""
 }
 
 // machineVariable is one that user data have in place of an address of the machine.
@@ -355,12 +459,14 @@ func referenced(text []byte) []string {
 }
 
 // kept lists the variables that the program itself may read: those that no unit puts into a command line. Variables
-// that hold arguments are for units that are not here.
+// of files that hold arguments are for units that are not here.
 func (u *service) kept(variables map[string]string, used []string) []spec.EnvVar {
 	var kept []spec.EnvVar
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		value := variables[name]
-		if !u.referenced[name] && !slices.Contains(used, name) && value != "" && !strings.HasPrefix(value, "-") {
+		ownOption := strings.HasPrefix(value, "-") && u.own[name] // such as the options of a wrapper
+		if !u.referenced[name] && !slices.Contains(used, name) && value != "" &&
+			(ownOption || !strings.HasPrefix(value, "-")) {
 			kept = append(kept, spec.EnvVar{Name: name, Value: value})
 		}
 	}

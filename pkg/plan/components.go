@@ -356,7 +356,7 @@ func mounts(c *Component, extra []spec.Mount, configs []Kubeconfig) []Mount {
 		list = append(list, mount)
 	}
 	for _, arg := range c.Args {
-		if reads := fileFlags[kubever.FlagName(arg.Name)]; reads {
+		if ReadsFile(arg.Name) {
 			list = append(list, directories(arg.Value)...)
 		} else if writtenFlags[kubever.FlagName(arg.Name)] {
 			if path.IsAbs(arg.Value) {
@@ -372,35 +372,18 @@ func mounts(c *Component, extra []spec.Mount, configs []Kubeconfig) []Mount {
 	return named(list)
 }
 
-// fileFlags are the flags whose value is a file that the component reads.
-var fileFlags = map[string]bool{
-	"admission-control-config-file": true, "audit-policy-file": true, "audit-webhook-config-file": true,
-	"authentication-config": true, "authentication-kubeconfig": true, "authentication-token-webhook-config-file": true,
-	"authorization-config": true, "authorization-kubeconfig": true, "authorization-policy-file": true,
-	"authorization-webhook-config-file": true,
-	"basic-auth-file":                   true, "client-ca-file": true, "cloud-config": true,
-	"cluster-signing-cert-file": true, "cluster-signing-key-file": true,
-	"config": true, "egress-selector-config-file": true, "encryption-provider-config": true, "etcd-cafile": true,
-	"etcd-certfile": true,
-	"etcd-keyfile":  true, "experimental-encryption-provider-config": true, "experimental-keystone-ca-file": true,
-	"kubeconfig":        true,
-	"legacy-kubeconfig": true, "modern-kubeconfig": true, "plan": true, // of fusionctl's own
-	"cluster-kubeconfig": true,
-	"client-ca":          true, "policy": true,
-	"proxy-cert": true, "proxy-key": true, "tls-cert": true, "tls-key": true,
-	"kubelet-certificate-authority": true, "kubelet-client-certificate": true, "kubelet-client-key": true,
-	"oidc-ca-file": true,
-	"peer-ca-file": true, "policy-config-file": true, "proxy-client-cert-file": true, "proxy-client-key-file": true,
-	"requestheader-client-ca-file": true, "root-ca-file": true, "service-account-key-file": true,
-	"service-account-private-key-file": true,
-	"service-account-signing-key-file": true, "ssh-keyfile": true, "tls-ca-file": true, "tls-cert-file": true,
-	"tls-private-key-file": true,
-	"token-auth-file":      true, "tracing-config-file": true, "webhook-ca": true, "webhook-cert": true,
+// ownFileFlags are the flags of fusionctl's own components whose value is a file that they read.
+var ownFileFlags = map[string]bool{
+	"legacy-kubeconfig": true, "modern-kubeconfig": true, "cluster-kubeconfig": true, "plan": true, "client-ca": true,
+	"policy":     true,
+	"proxy-cert": true, "proxy-key": true, "tls-cert": true, "tls-key": true, "webhook-ca": true, "webhook-cert": true,
 	"webhook-client-ca": true, "webhook-key": true,
 }
 
 // ReadsFile reports whether the value of a flag is a file that a component reads.
-func ReadsFile(flag string) bool { return fileFlags[kubever.FlagName(flag)] }
+func ReadsFile(flag string) bool {
+	return kubever.ReadsFile(flag) || ownFileFlags[kubever.FlagName(flag)]
+}
 
 // writtenFlags are the flags whose value is a file that the component writes.
 var writtenFlags = map[string]bool{"audit-log-path": true, "log-file": true}

@@ -105,7 +105,7 @@ func (b *basis) legacyValues(host spec.Host, flag string) []string {
 			continue
 		}
 		value := a.Value
-		if fileFlags[flag] || writtenFlags[flag] {
+		if ReadsFile(flag) || writtenFlags[flag] {
 			value, _ = c.OnHost(value)
 		}
 		values = append(values, value)

@@ -83,7 +83,7 @@ func (b *basis) runningFiles(host spec.Host) map[string]bool {
 	for _, kind := range runningKinds {
 		c := b.legacyComponent(kind)
 		for _, a := range b.runsWith(host, kind) {
-			if fileFlags[kubever.FlagName(a.Name)] && path.IsAbs(a.Value) {
+			if ReadsFile(a.Name) && path.IsAbs(a.Value) {
 				if file, ok := c.OnHost(a.Value); ok {
 					files[file] = true
 				}
@@ -127,7 +127,7 @@ func (b *basis) fileOn(host spec.Host, file string) string {
 		for i, a := range c.ExtraArgs {
 			name := kubever.FlagName(a.Name)
 			first, ok := c.OnHost(a.Value)
-			if !ok || first != file || !fileFlags[name] {
+			if !ok || first != file || !ReadsFile(name) {
 				continue
 			}
 			if own, ok := c.OnHost(sameArgument(c.ExtraArgs, i, here)); ok && own != "" {
@@ -162,7 +162,7 @@ func sameArgument(list []spec.Arg, at int, other []spec.Arg) string {
 // filesOn puts the files of the host in the places of the first host's.
 func (b *basis) filesOn(host spec.Host, args []Arg) {
 	for i := range args {
-		if fileFlags[kubever.FlagName(args[i].Name)] {
+		if ReadsFile(args[i].Name) {
 			args[i].Value = b.fileOn(host, args[i].Value)
 		}
 	}
@@ -194,7 +194,7 @@ func (b *basis) unprovided(all parts) []Unprovided {
 			}
 			for _, a := range c.Args {
 				name := kubever.FlagName(a.Name)
-				if !fileFlags[name] || a.Value == "" || known[a.Value] || b.onHosts(a.Value) {
+				if !ReadsFile(name) || a.Value == "" || known[a.Value] || b.onHosts(a.Value) {
 					continue
 				}
 				list = append(list, Unprovided{Host: host.Name, Component: c.Name, Flag: name, File: a.Value,
