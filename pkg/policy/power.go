@@ -20,7 +20,8 @@ type Power struct {
 const byTemplate = "may have pods created there that run as any service account: the controller creates what the " +
 	"template says"
 
-// Powers lists them, what concerns service accounts first.
+// Powers lists them, what concerns service accounts first. Absent are podtemplates, from which no controller of any
+// release creates pods, and horizontalpodautoscalers, which change how many pods a template has and not what it says.
 func Powers() []Power {
 	return []Power{
 		{Resource: "pods", Account: "may create a pod there that runs as any service account",
@@ -33,6 +34,10 @@ func Powers() []Power {
 		{Resource: "serviceaccounts", Account: "may request a token of any service account there"},
 		{Resource: "replicationcontrollers", PodsBy: "replicationcontroller-controller", Account: byTemplate},
 		{Group: "batch", Resource: "cronjobs", PodsBy: "cronjob-controller", Account: byTemplate},
+		// Its data are immutable, but the one that a StatefulSet is at can be deleted and created again, with other data.
+		{Group: "apps", Resource: "controllerrevisions", PodsBy: "statefulset-controller",
+			Account: "may have pods of StatefulSets created there that run as any service account: while a rollout " +
+				"lasts, the controller creates those that are still to be updated from their revision"},
 		{Group: "apps", Resource: "daemonsets", PodsBy: "daemonset-controller", Account: byTemplate},
 		{Group: "apps", Resource: "deployments", PodsBy: "deployment-controller", Account: byTemplate},
 		{Group: "batch", Resource: "jobs", PodsBy: "job-controller", Account: byTemplate},

@@ -19,7 +19,7 @@ func TestWhatIsRenderedReadsAsThePlan(t *testing.T) {
 	odd := handmade(36)
 	c := &odd.Components[2]
 	for i, value := range hostile {
-		c.Args = append(c.Args, plan.Arg{Name: "audit-log-path", Value: value, Why: value, Origin: plan.FromPlan})
+		c.Args = append(c.Args, plan.Arg{Name: "oidc-username-prefix", Value: value, Why: value, Origin: plan.FromPlan})
 		c.Env = append(c.Env, spec.EnvVar{Name: fmt.Sprintf("V%d", i), Value: value})
 	}
 	plans["odd"] = odd

@@ -130,6 +130,9 @@ func TestAccessToTheSystemsAccounts(t *testing.T) {
 		"all of them": {rule(`resources: ["*"]`), "pods replicationcontrollers secrets serviceaccounts"},
 		"workloads": {example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [apps, batch], ` +
 			`resources: [deployments, jobs], namespaces: [kube-system]}]`}, "deployments jobs"},
+		"what workloads are made of": {example{access: `[{subjects: [{kind: Group, name: developers}], ` +
+			`apiGroups: ["", apps, autoscaling], resources: [podtemplates, controllerrevisions, ` +
+			`horizontalpodautoscalers], namespaces: [kube-system]}]`}, "controllerrevisions"},
 		"reading pods":            {rule(`resources: [pods, serviceaccounts], readOnly: true`), ""},
 		"reading secrets":         {rule(`resources: [secrets], readOnly: true`), "secrets"},
 		"what tells nobody apart": {rule(`resources: [configmaps, services]`), ""},
