@@ -127,8 +127,8 @@ func (r *reader) criInspected(file string, c *criInspected) {
 	if !ok {
 		return
 	}
-	p := Process{Component: line.component, Name: name, Place: place, Image: c.Status.Image.Image, Command: line.command,
-		Words: line.words, broken: line.broken}
+	p := Process{Component: line.component, Name: name, Place: place, Image: c.Status.Image.Image,
+		Command: line.command, Words: line.words, broken: line.broken}
 	for _, e := range c.Info.Config.Envs {
 		if !ofService.MatchString(e.Key) {
 			p.Env = append(p.Env, spec.EnvVar{Name: e.Key, Value: e.Value})

@@ -48,8 +48,8 @@ func (p *Process) within(directory string) []string {
 	return flags
 }
 
-// isRelative reports whether a value is a path that does not start at the root: neither standard output nor a place that
-// something is still to be put into.
+// isRelative reports whether a value is a path that does not start at the root: neither standard output nor a place
+// that something is still to be put into.
 func isRelative(value string) bool {
 	return value != "" && value != "-" && !path.IsAbs(value) && strings.IndexByte("$%{<@", value[0]) < 0
 }
@@ -108,7 +108,8 @@ func runtimeVariables(words []string) []spec.EnvVar {
 	return variables
 }
 
-// runtimeDirectory is where the options of a container runtime start the program, "" where they leave that to the image.
+// runtimeDirectory is where the options of a container runtime start the program, "" where they leave that to the
+// image.
 func runtimeDirectory(words []string) string {
 	for i, word := range words {
 		name, value, given := strings.Cut(word, "=")

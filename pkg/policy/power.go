@@ -34,7 +34,8 @@ func Powers() []Power {
 		{Resource: "serviceaccounts", Account: "may request a token of any service account there"},
 		{Resource: "replicationcontrollers", PodsBy: "replicationcontroller-controller", Account: byTemplate},
 		{Group: "batch", Resource: "cronjobs", PodsBy: "cronjob-controller", Account: byTemplate},
-		// Its data are immutable, but the one that a StatefulSet is at can be deleted and created again, with other data.
+		// Its data are immutable, but the one that a StatefulSet is at can be deleted and created again, with other
+		// data.
 		{Group: "apps", Resource: "controllerrevisions", PodsBy: "statefulset-controller",
 			Account: "may have pods of StatefulSets created there that run as any service account: while a rollout " +
 				"lasts, the controller creates those that are still to be updated from their revision"},
