@@ -15,6 +15,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcd/watch"
 	"github.com/kubefusion/fusionctl/pkg/gateway"
 	conversion "github.com/kubefusion/fusionctl/pkg/hub/webhook"
+	"github.com/kubefusion/fusionctl/pkg/operator"
 	policy "github.com/kubefusion/fusionctl/pkg/policy/webhook"
 )
 
@@ -38,7 +39,7 @@ type Metric struct {
 
 // Part is a server of fusionctl that serves metrics, or what all of them have.
 type Part struct {
-	Name    string   `json:"name"` // etcd, controllers, policy, conversion, certificates
+	Name    string   `json:"name"` // etcd, controllers, policy, conversion, gateway, operator, certificates
 	Command string   `json:"command"`
 	Metrics []Metric `json:"metrics"`
 }
@@ -51,6 +52,7 @@ func Parts() []Part {
 		{Name: "policy", Command: "fusionctl policy serve"},
 		{Name: "conversion", Command: "fusionctl crd webhook"},
 		{Name: "gateway", Command: "fusionctl gateway"},
+		{Name: "operator", Command: "fusionctl operator"},
 		{Name: "certificates", Command: "certificates of every server"},
 	}
 	for i, describe := range []func(prometheus.Registerer){
@@ -59,6 +61,7 @@ func Parts() []Part {
 		func(r prometheus.Registerer) { policy.NewMetrics(r) },
 		func(r prometheus.Registerer) { conversion.NewMetrics(r) },
 		gateway.Describe,
+		operator.Describe,
 		func(r prometheus.Registerer) { r.MustRegister(&webserver.CertificateMetrics{}) },
 	} {
 		var found recorder

@@ -85,7 +85,7 @@ func TestEveryMetricIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"../../internal/webserver", "../../pkg/controllers", "../../pkg/etcd/watch",
-		"../../pkg/gateway", "../../pkg/hub/webhook", "../../pkg/policy/webhook"}
+		"../../pkg/gateway", "../../pkg/hub/webhook", "../../pkg/operator", "../../pkg/policy/webhook"}
 	for dir := range sources {
 		if !slices.Contains(want, dir) {
 			t.Errorf("%s makes metrics: Parts wants its Describe, and this test its name", dir)

@@ -113,6 +113,13 @@ var alerts = []Alert{
 	{"gateway", "FusionctlGatewayAbsent", `absent(fusionctl_gateway_discovery_stale)`, "15m", "critical",
 		"No fusionctl gateway is scraped"},
 
+	{"operator", "FusionctlOperatorNotBackedUp",
+		`max by (job, control_plane) (fusionctl_operator_backed_up) == 0`, "30m", "critical",
+		"The last backup of {{ $labels.control_plane }} failed, or two that were due are missing"},
+	{"operator", "FusionctlOperatorBackupOld",
+		`time() - max by (job, control_plane) (fusionctl_operator_backup_timestamp_seconds) > 8 * 86400`, "1h", "warning",
+		"The last good backup of {{ $labels.control_plane }} was made {{ $value | humanizeDuration }} ago"},
+
 	{"certificates", "FusionctlCertificateKept", `min by (job, instance, file) (fusionctl_certificate_good) == 0`,
 		"5m", "warning",
 		"{{ $labels.instance }} serves with a previous certificate: the files of {{ $labels.file }} are invalid"},

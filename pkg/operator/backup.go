@@ -120,7 +120,7 @@ func (p *plane) judgeBackups(schedule *spec.Schedule, since time.Time, waits str
 	case s.Failed != nil:
 		p.notBackedUp("Failed", last+why)
 	case s.Last == nil:
-		p.condition(api.ConditionBackedUp, metav1.ConditionFalse, "NotYet", last+why)
+		p.condition(api.ConditionBackedUp, metav1.ConditionFalse, reasonNotYet, last+why)
 	default:
 		p.condition(api.ConditionBackedUp, metav1.ConditionTrue, "Verified", last+
 			", and was read to its end")

@@ -175,6 +175,8 @@ fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="503"} 2
 fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="aborted"} 2x120
 fusionctl_gateway_policy_good{job="a",instance="i"} 1x120
 fusionctl_gateway_audit_errors_total{job="a",instance="i"} 3x120
+fusionctl_operator_backed_up{job="a",control_plane="c"} 1x120
+fusionctl_operator_backup_timestamp_seconds{job="a",control_plane="c"} 0x120
 fusionctl_conversion_rules_good{job="a",instance="i"} 1x120
 fusionctl_conversion_bad_reviews_total{job="a",instance="i"} 3x120
 fusionctl_conversion_reviews_total{job="a",instance="i",result="Success"} 0+10x120
@@ -235,6 +237,10 @@ var bad = map[string][2]string{
 	"FusionctlGatewayPolicyBad":  {"fusionctl_gateway_policy_good{", `job="a",instance="i"} 0x120`},
 	"FusionctlGatewayAuditFails": {"fusionctl_gateway_audit_errors_total{", `job="a",instance="i"} 0+1x120`},
 	"FusionctlGatewayAbsent":     {"fusionctl_gateway_discovery_stale{", ""},
+
+	"FusionctlOperatorNotBackedUp": {"fusionctl_operator_backed_up{", `job="a",control_plane="c"} 0x120`},
+	"FusionctlOperatorBackupOld": {"fusionctl_operator_backup_timestamp_seconds{",
+		`job="a",control_plane="c"} -700000x120`},
 
 	"FusionctlCertificateKept": {"fusionctl_certificate_good{", `job="a",instance="i",file="a.crt"} 0x120`},
 	"FusionctlCertificateExpires": {"fusionctl_certificate_remaining_seconds{",

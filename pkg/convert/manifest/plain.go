@@ -62,6 +62,7 @@ type plainReader struct {
 	at     int
 	end    int // of the line, without its line feed
 	column int // of the content that the line starts with
+	maps   int // so far
 	done   bool
 	failed bool // the library reads the text instead
 }
@@ -120,12 +121,24 @@ func (p *plainReader) dash() bool {
 	return p.text[p.at] == '-' && (p.at+1 == p.end || p.text[p.at+1] == ' ')
 }
 
+// object is a new object. What has too many is left to the library, which says so.
+func (p *plainReader) object() (map[string]any, bool) {
+	if p.maps++; p.maps > mapsLimit {
+		p.fail()
+		return nil, false
+	}
+	return make(map[string]any, 4), true
+}
+
 // mapping reads the fields at a column; the name of the first was read.
 func (p *plainReader) mapping(column, depth int, name string) (any, bool) {
 	if depth > plainDepth {
 		return p.fail()
 	}
-	object := make(map[string]any, 4)
+	object, ok := p.object()
+	if !ok {
+		return nil, false
+	}
 	for {
 		if _, twice := object[name]; twice {
 			return p.fail()
@@ -394,7 +407,10 @@ func (p *plainReader) flow(depth int) (any, bool) {
 		}
 	}
 	p.at++
-	object := map[string]any{}
+	object, ok := p.object()
+	if !ok {
+		return nil, false
+	}
 	for {
 		p.spaces()
 		if len(object) == 0 && p.ends('}') {

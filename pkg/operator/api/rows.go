@@ -107,7 +107,9 @@ func rows() map[string]row {
 		"Backup.keep":  {least: number(0), most: number(spec.MostBackupsKept)},
 		"Backup.claim": {pattern: `^$|` + spec.LabelPattern},
 
-		"Host.name": label, "Host.address": {required: true, pattern: ipLike},
+		"GatewayCluster.name":       {required: true, pattern: spec.LabelPattern, maxLength: 63},
+		"GatewayCluster.kubeconfig": neededPath,
+		"Host.name":                 label, "Host.address": {required: true, pattern: ipLike},
 		"Change.name": needed, "Arg.name": needed, "EnvVar.name": needed,
 		"ModernKubelet.nodes": {key: "name"},
 		"ModernNode.name":     needed, "ModernNode.address": {required: true, pattern: ipLike},
