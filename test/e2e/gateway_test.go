@@ -124,6 +124,19 @@ func (g *gatewayed) must(side pair.Side, method, path string, body any) {
 	}
 }
 
+// change updates an object, and does so again when a controller was faster: one of a Deployment writes its status.
+func (g *gatewayed) change(c *rig.Client, path string, change func(object)) {
+	g.t.Helper()
+	g.Eventually("an update of "+path, func(ctx context.Context) error {
+		var o object
+		if err := c.Call(ctx, http.MethodGet, path, nil, &o); err != nil {
+			return err
+		}
+		change(o)
+		return c.Call(ctx, http.MethodPut, path, o, nil)
+	})
+}
+
 // kubectl runs kubectl 1.36 as the developer.
 func (g *gatewayed) kubectl(input string, args ...string) (string, error) {
 	g.t.Helper()
@@ -151,6 +164,15 @@ func (g *gatewayed) ok(input string, args ...string) string {
 		g.t.Fatal(err)
 	}
 	return out
+}
+
+// replace is `kubectl replace` of a Deployment as it was read, again when its controller was faster.
+func (g *gatewayed) replace(name string) {
+	g.t.Helper()
+	g.Eventually("kubectl replace", func(context.Context) error {
+		_, err := g.kubectl(g.ok("", "get", "deployment", name, "-o", "json"), "replace", "-f", "-")
+		return err
+	})
 }
 
 func says(t *testing.T, text string, want ...string) {
@@ -241,7 +263,7 @@ func TestGatewayServesBothSides(t *testing.T) {
 			if d := read(); d.Annotations["example.test/note"] != "x" {
 				t.Errorf("%s: not annotated: %v", name, d.Annotations)
 			}
-			g.ok(g.ok("", "get", "deployment", name, "-o", "json"), "replace", "-f", "-")
+			g.replace(name)
 			read()
 			g.ok("", "patch", "deployment", name, "--type=json", "-p",
 				`[{"op":"replace","path":"/spec/replicas","value":0}]`)
@@ -365,7 +387,7 @@ func TestGatewayConverts(t *testing.T) {
 			if d := read(); *d.Spec.Replicas != 1 {
 				t.Errorf("edited, and it has %d replicas", *d.Spec.Replicas)
 			}
-			g.ok(g.ok("", "get", "deployment", "old", "-o", "json"), "replace", "-f", "-")
+			g.replace("old")
 			g.ok("", "annotate", "deployment", "old", "example.test/note=x")
 			g.ok("", "patch", "deployment", "old", "--type=json", "-p",
 				`[{"op":"replace","path":"/spec/replicas","value":0}]`)
@@ -388,19 +410,18 @@ func TestGatewayConverts(t *testing.T) {
 			if len(list.Items) != 2 || list.APIVersion != "extensions/v1beta1" {
 				t.Errorf("a client of extensions/v1beta1 reads %+v", list)
 			}
-			var read1, scaled object
-			must(t, client.Call(t.Context(), http.MethodGet, older+"/new", nil, &read1))
-			if read1["apiVersion"] != "extensions/v1beta1" {
-				t.Errorf("read %v", read1)
-			}
-			read1["spec"].(map[string]any)["replicas"] = 3
-			must(t, client.Call(t.Context(), http.MethodPut, older+"/new", read1, nil))
-			must(t, client.Call(t.Context(), http.MethodGet, older+"/new/scale", nil, &scaled))
-			if scaled["apiVersion"] != "extensions/v1beta1" || scaled["spec"].(map[string]any)["replicas"] != 3.0 {
-				t.Errorf("the scale is %v", scaled)
-			}
-			scaled["spec"].(map[string]any)["replicas"] = 0
-			must(t, client.Call(t.Context(), http.MethodPut, older+"/new/scale", scaled, nil))
+			g.change(client, older+"/new", func(read object) {
+				if read["apiVersion"] != "extensions/v1beta1" {
+					t.Errorf("read %v", read)
+				}
+				read["spec"].(map[string]any)["replicas"] = 3
+			})
+			g.change(client, older+"/new/scale", func(scale object) {
+				if scale["apiVersion"] != "extensions/v1beta1" || scale["spec"].(map[string]any)["replicas"] != 3.0 {
+					t.Errorf("the scale is %v", scale)
+				}
+				scale["spec"].(map[string]any)["replicas"] = 0
+			})
 			var d appsv1.Deployment
 			must(t, g.admin[pair.Modern].Call(t.Context(), http.MethodGet, modern+"/new", nil, &d))
 			if *d.Spec.Replicas != 0 {
@@ -466,10 +487,9 @@ func (g *gatewayed) informs(t *testing.T) {
 		if side == pair.Legacy { // which every legacy side has
 			at = "/apis/extensions/v1beta1/namespaces/default/deployments/" + name
 		}
-		var d object
-		must(t, g.admin[side].Call(t.Context(), http.MethodGet, at, nil, &d))
-		d["metadata"].(map[string]any)["labels"].(map[string]any)["step"] = step
-		must(t, g.admin[side].Call(t.Context(), http.MethodPut, at, d, nil))
+		g.change(g.admin[side], at, func(d object) {
+			d["metadata"].(map[string]any)["labels"].(map[string]any)["step"] = step
+		})
 	}
 	wants("old", "has legacy ")
 	wants("new", "has modern ")

@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -316,8 +315,13 @@ func (p *Process) Log() string {
 	return string(data)
 }
 
-// LogTail returns the last lines that the process has written, indented.
+// LogTail returns the last lines that the process has written, indented, the beginning of each: of the output of a run
+// a part may be kept, and it should hold what the test itself said.
 func (p *Process) LogTail(lines int) string {
-	all := strings.Split(string(bytes.TrimRight([]byte(p.Log()), "\n")), "\n")
-	return "    " + strings.Join(all[max(0, len(all)-lines):], "\n    ")
+	all := strings.Split(strings.TrimRight(p.Log(), "\n"), "\n")
+	all = all[max(0, len(all)-lines):]
+	for i, line := range all {
+		all[i] = "    " + line[:min(len(line), 240)]
+	}
+	return strings.Join(all, "\n")
 }

@@ -83,7 +83,7 @@ func (r *Rig) close() {
 	r.logComputing()
 	if r.t.Failed() {
 		for _, p := range r.processes {
-			r.t.Logf("the end of the log of %s (go test -artifacts keeps all of it):\n%s", p.Name, p.LogTail(40))
+			r.t.Logf("the end of the log of %s (go test -artifacts keeps all of it):\n%s", p.Name, p.LogTail(10))
 		}
 	}
 }

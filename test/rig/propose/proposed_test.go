@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/rogpeppe/go-internal/diff"
 
@@ -63,12 +64,15 @@ func TestTheNewestMinorIsProposedAsItIs(t *testing.T) {
 	golden.File(t, "testdata/decided.txt", []byte(left.String()))
 }
 
-// gateOf is the feature gate that a row depends on.
+// gateOf is the feature gate that a row depends on: in a condition, or in its source.
 func gateOf(line string) string {
 	for _, word := range strings.Fields(line) {
 		if gate, _, ok := strings.Cut(word, "="); ok && strings.HasSuffix(word, "=false") {
 			return gate
 		}
+	}
+	if _, rest, ok := strings.Cut(line, " gate "); ok {
+		return strings.FieldsFunc(rest, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })[0]
 	}
 	return "no gate"
 }
