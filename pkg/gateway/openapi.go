@@ -39,7 +39,8 @@ const (
 	jsonType = "application/json"
 )
 
-// openAPI2Types are the content types of the document in protobuf: the second is how newer servers call it.
+// openAPI2Types are the content types of the document in protobuf that clients ask for: by its first name, which is none
+// that a client could read in an answer, and by that of newer servers, which is the answer to both.
 var openAPI2Types = []string{"application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
 	"application/com.github.proto-openapi.spec.v2.v1.0+protobuf"}
 
@@ -107,6 +108,9 @@ func (g *Gateway) serveOpenAPI2(w http.ResponseWriter, r *http.Request, c *excha
 		body, packed = m.pb, m.pz
 	}
 	header := w.Header()
+	if kind == openAPI2Types[0] {
+		kind = openAPI2Types[1]
+	}
 	header.Set("Content-Type", kind)
 	header.Set("ETag", strconv.Quote(m.tag))
 	header.Add("Vary", "Accept, Accept-Encoding")

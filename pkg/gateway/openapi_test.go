@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"mime"
 	"net/http"
 	"strings"
 	"testing"
@@ -87,7 +88,11 @@ func TestOpenAPI2IsOfBothSides(t *testing.T) {
 		const wanted = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 		for _, path := range []string{"/openapi/v2", "/swagger-2.0.0.pb-v1"} {
 			code, header, body := x.ask("GET", path, "", "Accept: "+wanted, "Accept-Encoding: identity")
-			if code != http.StatusOK || header.Get("Content-Type") != wanted || header.Get("Etag") == "" {
+			// client-go takes no answer of a media type that is none by the rules.
+			if _, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil {
+				t.Errorf("%s: content type %s: %v", path, header.Get("Content-Type"), err)
+			}
+			if code != http.StatusOK || header.Get("Content-Type") != openAPI2Types[1] || header.Get("Etag") == "" {
 				t.Fatalf("%s: %s: %d %v %.200q", release, path, code, header, body)
 			}
 			all, of := models(t, body)

@@ -69,12 +69,23 @@ type gatewayed struct {
 	url        string
 	kubeconfig string // of a developer, at the gateway
 	admin      map[pair.Side]*rig.Client
+	client     kubever.Minor // of kubectl
+}
+
+// kubectls are the clients that work through a gateway: of today, and of the oldest side with nodes that is tried.
+var kubectls = []kubever.Minor{kubever.Newest, 15}
+
+// with is the same gateway for another kubectl, which reports to t.
+func (g *gatewayed) with(t *testing.T, kubectl kubever.Minor) *gatewayed {
+	other := *g
+	other.t, other.client = t, kubectl
+	return &other
 }
 
 func startGateway(t *testing.T, s rig.PairSpec) *gatewayed {
 	r := rig.New(t)
 	s.More = gatewayAccess + s.More
-	g := &gatewayed{Rig: r, Pair: r.StartPair(s), t: t}
+	g := &gatewayed{Rig: r, Pair: r.StartPair(s), t: t, client: kubever.Newest}
 	g.admin = map[pair.Side]*rig.Client{pair.Legacy: g.Legacy.Client("admin", "system:masters"),
 		pair.Modern: g.Modern.Client("admin", "system:masters")}
 	for name, rules := range gatewayRules {
@@ -137,15 +148,15 @@ func (g *gatewayed) change(c *rig.Client, path string, change func(object)) {
 	})
 }
 
-// kubectl runs kubectl 1.36 as the developer.
+// kubectl runs kubectl as the developer.
 func (g *gatewayed) kubectl(input string, args ...string) (string, error) {
 	g.t.Helper()
-	binary, err := rig.Binary("kubectl", kubever.Newest)
+	binary, err := rig.Binary("kubectl", g.client)
 	must(g.t, err)
 	ctx, cancel := context.WithTimeout(g.t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, append([]string{"--kubeconfig", g.kubeconfig, "--cache-dir",
-		g.Dir() + "/kubectl-cache"}, args...)...)
+		g.Dir() + "/kubectl-cache-" + g.client.String()}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -216,70 +227,9 @@ func TestGatewayServesBothSides(t *testing.T) {
 		t.Errorf("what is created does not go to the modern side: %v", err)
 	}
 
-	t.Run("get and list", func(t *testing.T) {
-		says(t, g.ok("", "get", "deployments"), "NAME", "READY", "old", "new")
-		says(t, g.ok("", "get", "deployments", "-o", "yaml"), "kubefusion.dev/side: legacy",
-			"kubefusion.dev/side: modern")
-		says(t, g.ok("", "get", "deployment", "old", "-o", "yaml"), "kubefusion.dev/side: legacy")
-		says(t, g.ok("", "get", "deployments", "-o", "name", "--chunk-size=1"), "deployment.apps/old",
-			"deployment.apps/new")
-		says(t, g.ok("", "get", "deploy", "-l", "app=old", "-o", "name"), "deployment.apps/old")
-		says(t, g.ok("", "describe", "deployment", "old"), "kubefusion.dev/side: legacy", "example.test/c")
-		says(t, g.ok("", "get", "pods,services,namespaces,configmaps", "-A"), "kube-system")
-		says(t, g.ok("", "api-resources"), "deployments", "apps/v1", "pods")
-		says(t, g.ok("", "version"), "v1.36")
-		says(t, g.ok("", "explain", "deployment.spec.replicas"), "replicas")
-		if _, err := g.kubectl("", "get", "deployment", "nowhere"); err == nil ||
-			!strings.Contains(err.Error(), "NotFound") {
-			t.Errorf("a deployment that neither side has: %v", err)
-		}
-	})
-	t.Run("change", func(t *testing.T) {
-		for _, name := range []string{"old", "new"} {
-			side := pair.Legacy
-			if name == "new" {
-				side = pair.Modern
-			}
-			read := func() (d appsv1.Deployment) {
-				must(t, g.admin[side].Call(t.Context(), http.MethodGet, deployments+"/"+name, nil, &d))
-				if d.Annotations["kubefusion.dev/side"] != "" {
-					t.Errorf("%s: the annotation is stored: %v", name, d.Annotations)
-				}
-				return d
-			}
-			g.ok("", "scale", "deployment", name, "--replicas=2")
-			if d := read(); *d.Spec.Replicas != 2 {
-				t.Errorf("%s: scaled to %d, want 2", name, *d.Spec.Replicas)
-			}
-			g.ok(deploymentYAML(name, 0), "apply", "-f", "-")
-			if d := read(); *d.Spec.Replicas != 0 {
-				t.Errorf("%s: applied, and it has %d replicas", name, *d.Spec.Replicas)
-			}
-			g.ok("", "edit", "deployment", name)
-			if d := read(); *d.Spec.Replicas != 1 {
-				t.Errorf("%s: edited, and it has %d replicas", name, *d.Spec.Replicas)
-			}
-			g.ok("", "annotate", "deployment", name, "example.test/note=x")
-			if d := read(); d.Annotations["example.test/note"] != "x" {
-				t.Errorf("%s: not annotated: %v", name, d.Annotations)
-			}
-			g.replace(name)
-			read()
-			g.ok("", "patch", "deployment", name, "--type=json", "-p",
-				`[{"op":"replace","path":"/spec/replicas","value":0}]`)
-			if d := read(); *d.Spec.Replicas != 0 {
-				t.Errorf("%s: patched, and it has %d replicas", name, *d.Spec.Replicas)
-			}
-			g.ok("", "rollout", "restart", "deployment", name)
-			g.ok("", "rollout", "status", "deployment", name, "--timeout=120s")
-			says(t, g.ok("", "rollout", "history", "deployment", name), "REVISION")
-			g.ok("", "wait", "deployment", name, "--for=condition=Available", "--timeout=120s")
-		}
-		if _, err := g.kubectl(deploymentYAML("old", 0), "create", "-f", "-"); err == nil ||
-			!strings.Contains(err.Error(), "AlreadyExists") {
-			t.Errorf("creating what the legacy side has: %v", err)
-		}
-	})
+	for _, kubectl := range kubectls {
+		t.Run("kubectl "+kubectl.String(), func(t *testing.T) { g.with(t, kubectl).worksOnBothSides(t) })
+	}
 	t.Run("informers", func(t *testing.T) { g.informs(t) })
 	t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t, true) })
 	t.Run("refusals", func(t *testing.T) {
@@ -343,6 +293,74 @@ func TestGatewayServesBothSides(t *testing.T) {
 	})
 }
 
+// worksOnBothSides: what people type, for a Deployment of each side: old and new.
+func (g *gatewayed) worksOnBothSides(t *testing.T) {
+	t.Run("get and list", func(t *testing.T) {
+		says(t, g.ok("", "get", "deployments"), "NAME", "READY", "old", "new")
+		says(t, g.ok("", "get", "deployments", "-o", "yaml"), "kubefusion.dev/side: legacy",
+			"kubefusion.dev/side: modern")
+		says(t, g.ok("", "get", "deployment", "old", "-o", "yaml"), "kubefusion.dev/side: legacy")
+		says(t, g.ok("", "get", "deployments", "-o", "name", "--chunk-size=1"), "deployment.apps/old",
+			"deployment.apps/new")
+		says(t, g.ok("", "get", "deploy", "-l", "app=old", "-o", "name"), "deployment.apps/old")
+		says(t, g.ok("", "describe", "deployment", "old"), "kubefusion.dev/side: legacy", "example.test/c")
+		says(t, g.ok("", "get", "pods,services,namespaces,configmaps", "-A"), "kube-system")
+		says(t, g.ok("", "api-resources"), "deployments", "apps", "pods")
+		says(t, g.ok("", "version"), "v1.36")
+		says(t, g.ok("", "explain", "deployment.spec.replicas"), "replicas")
+		if _, err := g.kubectl("", "get", "deployment", "nowhere"); err == nil ||
+			!strings.Contains(err.Error(), "NotFound") {
+			t.Errorf("a deployment that neither side has: %v", err)
+		}
+	})
+	t.Run("change", func(t *testing.T) {
+		for _, name := range []string{"old", "new"} {
+			side := pair.Legacy
+			if name == "new" {
+				side = pair.Modern
+			}
+			read := func() (d appsv1.Deployment) {
+				must(t, g.admin[side].Call(t.Context(), http.MethodGet, deployments+"/"+name, nil, &d))
+				if d.Annotations["kubefusion.dev/side"] != "" {
+					t.Errorf("%s: the annotation is stored: %v", name, d.Annotations)
+				}
+				return d
+			}
+			g.ok("", "scale", "deployment", name, "--replicas=2")
+			if d := read(); *d.Spec.Replicas != 2 {
+				t.Errorf("%s: scaled to %d, want 2", name, *d.Spec.Replicas)
+			}
+			g.ok(deploymentYAML(name, 0), "apply", "-f", "-")
+			if d := read(); *d.Spec.Replicas != 0 {
+				t.Errorf("%s: applied, and it has %d replicas", name, *d.Spec.Replicas)
+			}
+			g.ok("", "edit", "deployment", name)
+			if d := read(); *d.Spec.Replicas != 1 {
+				t.Errorf("%s: edited, and it has %d replicas", name, *d.Spec.Replicas)
+			}
+			g.ok("", "annotate", "--overwrite", "deployment", name, "example.test/note=x")
+			if d := read(); d.Annotations["example.test/note"] != "x" {
+				t.Errorf("%s: not annotated: %v", name, d.Annotations)
+			}
+			g.replace(name)
+			read()
+			g.ok("", "patch", "deployment", name, "--type=json", "-p",
+				`[{"op":"replace","path":"/spec/replicas","value":0}]`)
+			if d := read(); *d.Spec.Replicas != 0 {
+				t.Errorf("%s: patched, and it has %d replicas", name, *d.Spec.Replicas)
+			}
+			g.ok("", "rollout", "restart", "deployment", name)
+			g.ok("", "rollout", "status", "deployment", name, "--timeout=120s")
+			says(t, g.ok("", "rollout", "history", "deployment", name), "REVISION")
+			g.ok("", "wait", "deployment", name, "--for=condition=Available", "--timeout=120s")
+		}
+		if _, err := g.kubectl(deploymentYAML("old", 0), "create", "-f", "-"); err == nil ||
+			!strings.Contains(err.Error(), "AlreadyExists") {
+			t.Errorf("creating what the legacy side has: %v", err)
+		}
+	})
+}
+
 // TestGatewayConverts: a client of extensions/v1beta1 works with Deployments of a 1.36 side, which has no such version,
 // beside those of a 1.15 side, and kubectl of today with both.
 func TestGatewayConverts(t *testing.T) {
@@ -361,42 +379,11 @@ func TestGatewayConverts(t *testing.T) {
 						"metadata": object{"labels": object{"app": "new"}},
 						"spec":     object{"containers": []object{{"name": "c", "image": "example.test/c"}}}}}})
 
-			g.ok(deploymentYAML("old", 0), "apply", "-f", "-")
-			read := func() (d appsv1.Deployment) {
-				t.Helper()
-				must(t, g.admin[pair.Legacy].Call(t.Context(), http.MethodGet, native+"/old", nil, &d))
-				if d.Annotations["kubefusion.dev/side"] != "" {
-					t.Errorf("the annotation is stored: %v", d.Annotations)
-				}
-				return d
+			for _, kubectl := range kubectls {
+				t.Run("kubectl "+kubectl.String(), func(t *testing.T) {
+					g.with(t, kubectl).worksConverted(t, native+"/old")
+				})
 			}
-			read()
-			says(t, g.ok("", "get", "deployments"), "NAME", "old", "new")
-			says(t, g.ok("", "get", "deployment", "old", "-o", "yaml"), "apiVersion: apps/v1\n",
-				"kubefusion.dev/side: legacy")
-			says(t, g.ok("", "describe", "deployment", "old"), "example.test/c")
-			g.ok("", "scale", "deployment", "old", "--replicas=2")
-			if d := read(); *d.Spec.Replicas != 2 {
-				t.Errorf("scaled to %d, want 2", *d.Spec.Replicas)
-			}
-			g.ok(deploymentYAML("old", 0), "apply", "-f", "-")
-			if d := read(); *d.Spec.Replicas != 0 {
-				t.Errorf("applied, and it has %d replicas", *d.Spec.Replicas)
-			}
-			g.ok("", "edit", "deployment", "old")
-			if d := read(); *d.Spec.Replicas != 1 {
-				t.Errorf("edited, and it has %d replicas", *d.Spec.Replicas)
-			}
-			g.replace("old")
-			g.ok("", "annotate", "deployment", "old", "example.test/note=x")
-			g.ok("", "patch", "deployment", "old", "--type=json", "-p",
-				`[{"op":"replace","path":"/spec/replicas","value":0}]`)
-			if d := read(); *d.Spec.Replicas != 0 || d.Annotations["example.test/note"] != "x" {
-				t.Errorf("patched, and it has %d replicas, %v", *d.Spec.Replicas, d.Annotations)
-			}
-			g.ok("", "rollout", "restart", "deployment", "old")
-			g.ok("", "rollout", "status", "deployment", "old", "--timeout=120s")
-			g.ok("", "wait", "deployment", "old", "--for=condition=Available", "--timeout=120s")
 			t.Run("informers", func(t *testing.T) { g.informs(t) })
 			t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t, tc.legacy != "1.6.13") })
 
@@ -434,6 +421,46 @@ func TestGatewayConverts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// worksConverted: what people type, for the Deployment old of a side that has no apps/v1. stored is its path there.
+func (g *gatewayed) worksConverted(t *testing.T, stored string) {
+	g.ok(deploymentYAML("old", 0), "apply", "-f", "-")
+	read := func() (d appsv1.Deployment) {
+		t.Helper()
+		must(t, g.admin[pair.Legacy].Call(t.Context(), http.MethodGet, stored, nil, &d))
+		if d.Annotations["kubefusion.dev/side"] != "" {
+			t.Errorf("the annotation is stored: %v", d.Annotations)
+		}
+		return d
+	}
+	read()
+	says(t, g.ok("", "get", "deployments"), "NAME", "old", "new")
+	says(t, g.ok("", "get", "deployment", "old", "-o", "yaml"), "apiVersion: apps/v1\n",
+		"kubefusion.dev/side: legacy")
+	says(t, g.ok("", "describe", "deployment", "old"), "example.test/c")
+	g.ok("", "scale", "deployment", "old", "--replicas=2")
+	if d := read(); *d.Spec.Replicas != 2 {
+		t.Errorf("scaled to %d, want 2", *d.Spec.Replicas)
+	}
+	g.ok(deploymentYAML("old", 0), "apply", "-f", "-")
+	if d := read(); *d.Spec.Replicas != 0 {
+		t.Errorf("applied, and it has %d replicas", *d.Spec.Replicas)
+	}
+	g.ok("", "edit", "deployment", "old")
+	if d := read(); *d.Spec.Replicas != 1 {
+		t.Errorf("edited, and it has %d replicas", *d.Spec.Replicas)
+	}
+	g.replace("old")
+	g.ok("", "annotate", "--overwrite", "deployment", "old", "example.test/note=x")
+	g.ok("", "patch", "deployment", "old", "--type=json", "-p",
+		`[{"op":"replace","path":"/spec/replicas","value":0}]`)
+	if d := read(); *d.Spec.Replicas != 0 || d.Annotations["example.test/note"] != "x" {
+		t.Errorf("patched, and it has %d replicas, %v", *d.Spec.Replicas, d.Annotations)
+	}
+	g.ok("", "rollout", "restart", "deployment", "old")
+	g.ok("", "rollout", "status", "deployment", "old", "--timeout=120s")
+	g.ok("", "wait", "deployment", "old", "--for=condition=Available", "--timeout=120s")
 }
 
 // informs: a shared informer sees objects of both sides come, change and go, through restarts of either side.
