@@ -39,8 +39,8 @@ const (
 	jsonType = "application/json"
 )
 
-// openAPI2Types are the content types of the document in protobuf that clients ask for: by its first name, which is none
-// that a client could read in an answer, and by that of newer servers, which is the answer to both.
+// openAPI2Types are the content types of the document in protobuf that clients ask for. The second is the answer to
+// both: an @ is in no media type by the rules, and client-go refuses it in an answer.
 var openAPI2Types = []string{"application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
 	"application/com.github.proto-openapi.spec.v2.v1.0+protobuf"}
 

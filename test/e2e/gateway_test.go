@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -151,19 +152,26 @@ func (g *gatewayed) change(c *rig.Client, path string, change func(object)) {
 // kubectl runs kubectl as the developer.
 func (g *gatewayed) kubectl(input string, args ...string) (string, error) {
 	g.t.Helper()
-	binary, err := rig.Binary("kubectl", g.client)
+	return g.program("kubectl-"+g.client.String(), input, append([]string{"--cache-dir",
+		g.Dir() + "/kubectl-cache-" + g.client.String()}, args...)...)
+}
+
+// program runs a client with the kubeconfig of the developer.
+func (g *gatewayed) program(name, input string, args ...string) (string, error) {
+	g.t.Helper()
+	file, err := rig.Program(name)
 	must(g.t, err)
 	ctx, cancel := context.WithTimeout(g.t.Context(), 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, append([]string{"--kubeconfig", g.kubeconfig, "--cache-dir",
-		g.Dir() + "/kubectl-cache-" + g.client.String()}, args...)...)
+	cmd := exec.CommandContext(ctx, file, append([]string{"--kubeconfig", g.kubeconfig}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	cmd.Env = append(os.Environ(), "KUBE_EDITOR=sed -i s/replicas:.0/replicas:\\ 1/")
+	// A home of its own: helm keeps files there.
+	cmd.Env = append(os.Environ(), "KUBE_EDITOR=sed -i s/replicas:.0/replicas:\\ 1/", "HOME="+g.Dir())
 	out, err := cmd.Output()
 	if err != nil {
-		err = fmt.Errorf("kubectl %s: %w\n%s%s", strings.Join(args, " "), err, out, &errs)
+		err = fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out, &errs)
 	}
 	return string(out), err
 }
@@ -384,6 +392,7 @@ func TestGatewayConverts(t *testing.T) {
 					g.with(t, kubectl).worksConverted(t, native+"/old")
 				})
 			}
+			t.Run("helm", func(t *testing.T) { g.helm(t, native) })
 			t.Run("informers", func(t *testing.T) { g.informs(t) })
 			t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t, tc.legacy != "1.6.13") })
 
@@ -461,6 +470,60 @@ func (g *gatewayed) worksConverted(t *testing.T, stored string) {
 	g.ok("", "rollout", "restart", "deployment", "old")
 	g.ok("", "rollout", "status", "deployment", "old", "--timeout=120s")
 	g.ok("", "wait", "deployment", "old", "--for=condition=Available", "--timeout=120s")
+}
+
+// helm: a chart of apps/v1 is installed, changed, taken back and removed on a side that has no apps/v1. stored is the
+// path of Deployments there.
+func (g *gatewayed) helm(t *testing.T, stored string) {
+	chart := t.TempDir()
+	for name, text := range map[string]string{
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\nkubeVersion: \">=1.6.0-0\"\n",
+		// --wait is of what has no pods: there are no nodes.
+		"values.yaml": "note: first\n",
+		"templates/deployment.yaml": `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}, annotations: {example.test/note: {{ .Values.note }}}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec: {containers: [{name: c, image: example.test/c}]}
+`,
+		"templates/configmap.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+			"metadata: {name: {{ .Release.Name }}}\ndata: {note: {{ .Values.note }}}\n",
+	} {
+		file := filepath.Join(chart, name)
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	ok := func(args ...string) string {
+		t.Helper()
+		out, err := g.program("helm", "", args...)
+		must(t, err)
+		return out
+	}
+	noted := func(want string) {
+		t.Helper()
+		var d appsv1.Deployment
+		must(t, g.admin[pair.Legacy].Call(t.Context(), http.MethodGet, stored+"/web", nil, &d))
+		if got := d.Annotations["example.test/note"]; got != want {
+			t.Errorf("the Deployment of the release has the note %q, want %q", got, want)
+		}
+	}
+	ok("install", "web", chart, "--wait")
+	noted("first")
+	ok("upgrade", "web", chart, "--wait", "--set", "note=second")
+	noted("second")
+	ok("rollback", "web", "1", "--wait")
+	noted("first")
+	says(t, ok("list"), "web", "deployed", "web-1.0.0")
+	says(t, ok("get", "manifest", "web"), "apiVersion: apps/v1")
+	ok("uninstall", "web", "--wait")
+	if err := g.admin[pair.Legacy].Call(t.Context(), http.MethodGet, stored+"/web", nil, nil); rig.Code(err) !=
+		http.StatusNotFound {
+		t.Errorf("the Deployment of the release that was removed: %v", err)
+	}
 }
 
 // informs: a shared informer sees objects of both sides come, change and go, through restarts of either side.

@@ -150,19 +150,35 @@ func (f *nodesPair) client(side pair.Side) *rig.Client {
 
 // kubectl runs a command against a side's server, in the namespace demo.
 func (f *nodesPair) kubectl(ctx context.Context, side pair.Side, input string, args ...string) (string, error) {
-	binary, err := rig.Binary("kubectl", kubever.Newest)
+	return f.door(side).kubectl(ctx, input, args...)
+}
+
+// door is a way for kubectl of a release to the namespace demo.
+type door struct {
+	*nodesPair
+	name, kubeconfig string
+	release          kubever.Minor
+}
+
+// door is a side's server, for kubectl of today.
+func (f *nodesPair) door(side pair.Side) door {
+	return door{f, "the " + string(side) + " server", f.kubeconfigs[side], kubever.Newest}
+}
+
+func (d door) kubectl(ctx context.Context, input string, args ...string) (string, error) {
+	binary, err := rig.Binary("kubectl", d.release)
 	if err != nil {
 		return "", err
 	}
 	command := exec.CommandContext(
-		ctx, binary, append([]string{"--kubeconfig", f.kubeconfigs[side], "--namespace", "demo"}, args...)...)
-	command.Env = append(os.Environ(), "HOME="+f.Dir())
+		ctx, binary, append([]string{"--kubeconfig", d.kubeconfig, "--namespace", "demo"}, args...)...)
+	command.Env = append(os.Environ(), "HOME="+d.Dir())
 	if input != "" {
 		command.Stdin = strings.NewReader(input)
 	}
 	out, err := command.CombinedOutput()
 	if err != nil {
-		err = fmt.Errorf("kubectl %s through the %s server: %w\n%s", strings.Join(args, " "), side, err, out)
+		err = fmt.Errorf("kubectl %s through %s: %w\n%s", strings.Join(args, " "), d.name, err, out)
 	}
 	return string(out), err
 }
@@ -467,17 +483,9 @@ func (f *nodesPair) streams() {
 		for _, of := range pair.Sides() {
 			pod := f.awaitReady("daemon-"+string(of), 1)[0]
 			t.Logf("through the %s server, a pod of the %s side", through, of)
-			out, err := f.kubectl(t.Context(), through, "", "logs", pod.Metadata.Name)
-			if err != nil || !strings.Contains(out, "serving on :8080") {
-				t.Errorf("logs: %q, %v", out, err)
-			}
-			for what, stream := range map[string]func() error{
-				"exec":         func() error { return f.exec(through, pod.Metadata.Name) },
-				"attach":       func() error { return f.attach(through, pod.Metadata.Name) },
-				"port-forward": func() error { return f.forward(through, pod.Metadata.Name) },
-			} {
-				err := stream()
-				if through == pair.Modern && redirected {
+			for what, stream := range streams {
+				err := stream(f.door(through), pod.Metadata.Name)
+				if what != "logs" && through == pair.Modern && redirected {
 					if err == nil || !strings.Contains(err.Error(), "redirect not allowed") &&
 						!strings.Contains(err.Error(), "status code 302") {
 						t.Errorf("%s through the modern server to a kubelet that redirects: %v, want it refused", what,
@@ -491,29 +499,42 @@ func (f *nodesPair) streams() {
 	}
 }
 
-func (f *nodesPair) exec(through pair.Side, pod string) error {
-	out, err := f.kubectl(f.t.Context(), through, "there and back", "exec", "-i", pod, "--", "/prog", "copy")
+// streams are what kubectl does with a pod that serves, by the name of its command.
+var streams = map[string]func(d door, pod string) error{
+	"logs": door.logs, "exec": door.exec, "attach": door.attach, "port-forward": door.forward,
+}
+
+func (d door) logs(pod string) error {
+	out, err := d.kubectl(d.t.Context(), "", "logs", pod)
+	if err == nil && !strings.Contains(out, "serving on :8080") {
+		err = fmt.Errorf("it wrote %q", out)
+	}
+	return err
+}
+
+func (d door) exec(pod string) error {
+	out, err := d.kubectl(d.t.Context(), "there and back", "exec", "-i", pod, "--", "/prog", "copy")
 	if err == nil && !strings.Contains(out, "there and back") {
 		err = fmt.Errorf("it wrote %q", out)
 	}
 	return err
 }
 
-func (f *nodesPair) attach(through pair.Side, pod string) error {
-	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
+func (d door) attach(pod string) error {
+	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
 	defer cancel()
-	line := "hello through " + string(through)
+	line := "hello through " + d.name
 	type ending struct {
 		out string
 		err error
 	}
 	ended := make(chan ending, 1)
 	attach := func() { // it stays attached to what goes on running
-		out, err := f.kubectl(ctx, through, line+"\n", "attach", "-i", pod)
+		out, err := d.kubectl(ctx, line+"\n", "attach", "-i", pod)
 		ended <- ending{out, err}
 	}
 	read := func() bool { // what the program reads is in its log, whether it is still attached or not
-		logs, err := f.kubectl(f.t.Context(), through, "", "logs", pod)
+		logs, err := d.kubectl(d.t.Context(), "", "logs", pod)
 		return err == nil && strings.Contains(logs, "read "+line)
 	}
 	go attach()
@@ -541,13 +562,13 @@ func (f *nodesPair) attach(through pair.Side, pod string) error {
 	}
 }
 
-func (f *nodesPair) forward(through pair.Side, pod string) error {
-	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
+func (d door) forward(pod string) error {
+	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
 	defer cancel()
-	port := f.Port()
+	port := d.Port()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := f.kubectl(ctx, through, "", "port-forward", pod, fmt.Sprintf("%d:8080", port))
+		_, err := d.kubectl(ctx, "", "port-forward", pod, fmt.Sprintf("%d:8080", port))
 		ended <- err
 	}()
 	for {

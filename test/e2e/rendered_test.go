@@ -75,7 +75,8 @@ func TestRenderedTreeRuns(t *testing.T) {
 						"): etcd, both API servers, managers, scheduler and "+
 						"fusionctl-controllers; pods of both sides run, deletion with each propagation policy leaves "+
 						"what it should, and a namespace ends on both sides",
-					"the rendered gateway ("+of.target+") serves one list of the Deployments of both sides")
+					"the rendered gateway ("+of.target+") serves one list of the Deployments of both sides, and "+
+						"logs, exec, attach and port-forward of kubectl 1.15 and 1.36 work there for pods of both")
 			}, fusionctlEnv, reconcilerEnv)
 		})
 	}
@@ -303,8 +304,8 @@ func (f *nodesPair) deploys() {
 	}
 }
 
-// throughGateway: the rendered gateway knows a client by its certificate, and has the Deployments of both sides in one
-// list; one whom neither side allows anything is refused.
+// throughGateway: the rendered gateway knows a client by its certificate, has the Deployments of both sides in one
+// list, and leads to the pods of both; one whom neither side allows anything is refused.
 func (f *nodesPair) throughGateway() {
 	f.t.Helper()
 	url := f.Plan.Gateway.Component.Server
@@ -326,6 +327,19 @@ func (f *nodesPair) throughGateway() {
 	})
 	if err := stranger.Call(f.t.Context(), http.MethodGet, path, nil, nil); rig.Code(err) != http.StatusForbidden {
 		f.t.Errorf("a user without permissions at the gateway: %v, want 403", err)
+	}
+	kubeconfig, err := f.PKI.Kubeconfig("kubectl-gateway", url, "admin", "system:masters")
+	must(f.t, err)
+	for _, release := range kubectls {
+		d := door{f, "the gateway, by kubectl " + release.String(), kubeconfig, release}
+		for _, of := range pair.Sides() {
+			pod := f.awaitReady("deployment-"+string(of), 2)[0]
+			for what, stream := range streams {
+				if err := stream(d, pod.Metadata.Name); err != nil {
+					f.t.Errorf("%s through %s, a pod of the %s side: %v", what, d.name, of, err)
+				}
+			}
+		}
 	}
 }
 

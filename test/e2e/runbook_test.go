@@ -105,7 +105,7 @@ func startLegacyCluster(t *testing.T) *nodesPair {
 	f.legacyCertificates(authorities, dir, host, machine)
 	f.draft([]string{machine}, "--from", filepath.Join(dir, "etc/kubernetes/manifests"))
 	images := f.PlanImages(f.Plan)
-	etcd, err := rig.StoreProgram("etcd")
+	etcd, err := rig.Program("etcd")
 	must(t, err)
 	images = append(
 		images, rig.Image{Name: "k8s.gcr.io/etcd:3.3.10", Files: map[string]string{"usr/local/bin/etcd": etcd}},
@@ -129,7 +129,7 @@ func canary() rig.Image {
 // installTools puts what the runbook wants on hosts on all of them.
 func (f *nodesPair) installTools() {
 	f.t.Helper()
-	etcdctl, err := rig.StoreProgram("etcdctl")
+	etcdctl, err := rig.Program("etcdctl")
 	must(f.t, err)
 	kubectl, err := rig.Binary("kubectl", 36)
 	must(f.t, err)
@@ -177,7 +177,7 @@ func startLegacyUnits(t *testing.T, hosts int) *nodesPair {
 		programs[name], err = rig.Binary(name, 15)
 		must(t, err)
 	}
-	programs["etcd"], err = rig.StoreProgram("etcd")
+	programs["etcd"], err = rig.Program("etcd")
 	must(t, err)
 	for i, name := range names {
 		n := f.StartMachine(name, canary())
@@ -442,7 +442,7 @@ func (r *runner) installPrograms() {
 	}
 	for _, row := range rows {
 		name := filepath.Base(row[1])
-		file, err := rig.StoreProgram(name)
+		file, err := rig.Program(name)
 		if name != plan.Etcd {
 			version, parseErr := kubever.Parse(row[2])
 			must(t, parseErr)

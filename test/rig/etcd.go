@@ -87,7 +87,7 @@ func (r *Rig) newEtcd(name string) (*Etcd, error) {
 func (r *Rig) StartEtcdMembers(name string, members int, apart bool) *Etcd {
 	r.t.Helper()
 	addresses := r.bridgeAddresses(members)
-	program, err := StoreProgram("etcd")
+	program, err := Program("etcd")
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -114,26 +114,13 @@ func (r *Rig) PlanImages(p *plan.Plan) []Image {
 // ProgramOf is the program of a component of a plan.
 func (r *Rig) ProgramOf(c *plan.Component) (string, error) {
 	if c.Kind == plan.Etcd {
-		return StoreProgram("etcd")
+		return Program("etcd")
 	}
 	version, err := kubever.Parse(c.Version)
 	if err != nil {
 		return "", fmt.Errorf("component %s: %w", c.Name, err)
 	}
 	return Binary(c.Kind, version.Minor)
-}
-
-// StoreProgram finds etcd or etcdctl of the release that test/rig/etcd/go.mod names.
-func StoreProgram(name string) (string, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(root, "test", "rig", "bin", name)
-	if _, err := os.Stat(file); err != nil {
-		return "", fmt.Errorf("test/rig/bin/%s is not built: run `make rig` first", name)
-	}
-	return file, nil
 }
 
 // Shell is a shell that keeps its variables, functions and folder from one command to the next.

@@ -102,14 +102,21 @@ func (r *Rig) logComputing() {
 	r.t.Logf("its processes have computed for %s: %s", all.Round(time.Second), strings.Join(each, ", "))
 }
 
-// Binary finds a program that `make rig` built.
+// Binary finds a program of a release of Kubernetes that `make rig` built.
 // Errors: the file that is missing, and what makes it.
 func Binary(program string, minor kubever.Minor) (string, error) {
+	return Program(program + "-" + minor.String())
+}
+
+// Program finds a program that `make rig` built: etcd, etcdctl and helm are of the release that the go.mod of their
+// folder names.
+// Errors: the file that is missing, and what makes it.
+func Program(name string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	name := filepath.Join("test", "rig", "bin", program+"-"+minor.String())
+	name = filepath.Join("test", "rig", "bin", name)
 	if _, err := os.Stat(filepath.Join(root, name)); err != nil {
 		return "", fmt.Errorf("%s is not built: run `make rig` first", name)
 	}
