@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,12 +17,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -36,6 +46,7 @@ const gatewayAccess = access +
   - {subjects: [{kind: User, name: gateway}], nonResourcePaths: ["*"], readOnly: true}
   - {subjects: [{kind: Group, name: developers}], nonResourcePaths: ["*"], readOnly: true}
   - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [events, nodes]}
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [coordination.k8s.io], resources: [leases]}
 `
 
 // gatewayRules are what the legacy side allows to both.
@@ -56,7 +67,7 @@ var gatewayRules = map[string][]object{
 			"verbs": []string{"get"}},
 	},
 	"developers": {
-		{"apiGroups": []string{"", "apps", "batch", "extensions"}, "resources": []string{"*"},
+		{"apiGroups": []string{"", "apps", "batch", "extensions", "coordination.k8s.io"}, "resources": []string{"*"},
 			"verbs": []string{"*"}},
 		{"nonResourceURLs": []string{"*"}, "verbs": []string{"get"}},
 	},
@@ -238,6 +249,7 @@ func TestGatewayServesBothSides(t *testing.T) {
 	for _, kubectl := range kubectls {
 		t.Run("kubectl "+kubectl.String(), func(t *testing.T) { g.with(t, kubectl).worksOnBothSides(t) })
 	}
+	t.Run("controller-runtime", func(t *testing.T) { g.manages(t) })
 	t.Run("informers", func(t *testing.T) { g.informs(t) })
 	t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t, true) })
 	t.Run("refusals", func(t *testing.T) {
@@ -523,6 +535,69 @@ spec:
 	if err := g.admin[pair.Legacy].Call(t.Context(), http.MethodGet, stored+"/web", nil, nil); rig.Code(err) !=
 		http.StatusNotFound {
 		t.Errorf("the Deployment of the release that was removed: %v", err)
+	}
+}
+
+// manages: a manager of controller-runtime leads by a Lease, and its controller has a ConfigMap for each Deployment of
+// either side, and a note on the Deployment itself.
+func (g *gatewayed) manages(t *testing.T) {
+	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
+	must(t, err)
+	failures := &lastError{}
+	manager, err := ctrl.NewManager(config, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"},
+		Logger: logr.New(failures), LeaderElection: true, LeaderElectionID: "notes.example.test",
+		LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}})
+	must(t, err)
+	c := manager.GetClient()
+	must(t, ctrl.NewControllerManagedBy(manager).For(&appsv1.Deployment{}).Owns(&corev1.ConfigMap{}).Complete(
+		reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+			var d appsv1.Deployment
+			if err := c.Get(ctx, request.NamespacedName, &d); err != nil {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+			if d.Annotations["example.test/managed"] == "" {
+				before := d.DeepCopy()
+				metav1.SetMetaDataAnnotation(&d.ObjectMeta, "example.test/managed", "yes")
+				return reconcile.Result{}, c.Patch(ctx, &d, client.MergeFrom(before))
+			}
+			made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}}
+			_, err := controllerutil.CreateOrUpdate(ctx, c, made, func() error {
+				made.Data = map[string]string{"side": d.Annotations["kubefusion.dev/side"]}
+				return controllerutil.SetControllerReference(&d, made, manager.GetScheme())
+			})
+			return reconcile.Result{}, err
+		})))
+	runManager(t, manager)
+	g.Eventually("it leads", func(ctx context.Context) error {
+		var lease struct {
+			Spec struct{ HolderIdentity string }
+		}
+		err := g.ClientOf(g.url, "alice", "developers").Call(ctx, http.MethodGet,
+			"/apis/coordination.k8s.io/v1/namespaces/default/leases/notes.example.test", nil, &lease)
+		if err == nil && lease.Spec.HolderIdentity == "" {
+			err = errors.New("nobody holds the lease")
+		}
+		return err
+	})
+	for side, name := range map[pair.Side]string{pair.Legacy: "old", pair.Modern: "new"} {
+		g.Eventually("the controller works on the "+string(side)+" side", func(ctx context.Context) error {
+			var d appsv1.Deployment
+			if err := g.admin[side].Call(ctx, http.MethodGet, deployments+"/"+name, nil, &d); err != nil {
+				return err
+			}
+			var made corev1.ConfigMap
+			if err := g.admin[pair.Legacy].Call(ctx, http.MethodGet, "/api/v1/namespaces/default/configmaps/"+name, nil,
+				&made); err != nil {
+				return errors.Join(err, failures.get())
+			}
+			if d.Annotations["example.test/managed"] != "yes" || made.Data["side"] != string(side) ||
+				len(made.OwnerReferences) != 1 || made.OwnerReferences[0].UID != d.UID {
+				return errors.Join(fmt.Errorf("the Deployment has %v, the ConfigMap %v of %v", d.Annotations, made.Data,
+					made.OwnerReferences), failures.get())
+			}
+			return nil
+		})
 	}
 }
 
