@@ -81,6 +81,7 @@ type gatewayed struct {
 	url        string
 	kubeconfig string // of a developer, at the gateway
 	admin      map[pair.Side]*rig.Client
+	edge       string        // the kubeconfig of the gateway for the further cluster
 	client     kubever.Minor // of kubectl
 }
 
@@ -122,7 +123,7 @@ func startGateway(t *testing.T, s rig.PairSpec) *gatewayed {
 	modern, err := r.PKI.Kubeconfig("gateway-modern", g.Modern.URL, "gateway")
 	must(t, err)
 	// The legacy API server is a further cluster, too.
-	edge, err := r.PKI.Kubeconfig("gateway-edge", g.Legacy.URL, "edge")
+	g.edge, err = r.PKI.Kubeconfig("gateway-edge", g.Legacy.URL, "edge")
 	must(t, err)
 	port := r.Port()
 	g.url = fmt.Sprintf("https://127.0.0.1:%d", port)
@@ -132,7 +133,7 @@ func startGateway(t *testing.T, s rig.PairSpec) *gatewayed {
 		"--modern-kubeconfig", modern, "--proxy-cert", g.Place(g.Plan.PKI.ProxyClientCert),
 		"--proxy-key", g.Place(g.Plan.PKI.ProxyClientKey), "--tls-cert", cert, "--tls-key", key,
 		"--client-ca", r.PKI.File("ca.crt"), "--listen", fmt.Sprintf("127.0.0.1:%d", port),
-		"--discovery-interval", "1s", "--cluster", "edge", "--cluster-kubeconfig", edge})
+		"--discovery-interval", "1s", "--cluster", "edge", "--cluster-kubeconfig", g.edge})
 	ready := r.ClientOf(g.url, "alice", "developers")
 	process.Wait("become ready", func(ctx context.Context) error {
 		return ready.Call(ctx, http.MethodGet, "/readyz", nil, nil)
@@ -692,6 +693,13 @@ func (g *gatewayed) furtherCluster(t *testing.T, withCronJobs bool) {
 		t.Errorf("far has %d replicas, want 1", *far.Spec.Replicas)
 	}
 	g.ok("", "delete", "deployment", "far", edge)
+
+	program, err := fusionctl()
+	must(t, err)
+	routes, err := exec.CommandContext(t.Context(), program, "gateway", "routes", g.SpecFile, "--cluster", "edge",
+		"--cluster-kubeconfig", g.edge).CombinedOutput()
+	must(t, err)
+	says(t, string(routes), "deployments.apps", "converted", "edge")
 
 	client := g.ClientOf(g.url, "alice", "developers")
 	if withCronJobs {
