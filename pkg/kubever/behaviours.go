@@ -64,6 +64,12 @@ const (
 	BehaviourEndpointsPortlessDropped
 	// BehaviourEndpointsPortsRequired: kube-apiserver refuses subsets of Endpoints without ports.
 	BehaviourEndpointsPortsRequired
+	// BehaviourEventKindsKnown: kube-apiserver refuses an Event about an object of one of its own kinds by whether that
+	// kind has a namespace.
+	BehaviourEventKindsKnown
+	// BehaviourEventTimeHeeded: kube-apiserver compares no namespaces of an Event with an eventTime; one about an
+	// object without a namespace has to be in kube-system.
+	BehaviourEventTimeHeeded
 	// BehaviourEventNamespaceMatched: kube-apiserver refuses an Event whose namespace is not that of the object that it
 	// is about.
 	BehaviourEventNamespaceMatched
@@ -206,6 +212,8 @@ var behaviourNames = [...]string{
 	BehaviourEndpointsDeletesLocks:        "endpoints-deletes-locks",
 	BehaviourEndpointsPortlessDropped:     "endpoints-portless-dropped",
 	BehaviourEndpointsPortsRequired:       "endpoints-ports-required",
+	BehaviourEventKindsKnown:              "event-kinds-known",
+	BehaviourEventTimeHeeded:              "event-time-heeded",
 	BehaviourEventNamespaceMatched:        "event-namespace-matched",
 	BehaviourEtcdFirstName:                "etcd-first-name",
 	BehaviourGarbageStaticMapper:          "garbage-static-mapper",

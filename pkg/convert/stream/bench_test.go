@@ -29,7 +29,7 @@ const workload = `{"apiVersion":%q,"kind":"Deployment","metadata":{"name":"web-%
 	`"volumes":[{"name":"t","emptyDir":{}}]}}}}` + "\n"
 
 // BenchmarkValidated tells what a Deployment costs that is converted and validated, beside decoding and encoding it
-// alone.
+// alone; and a large definition, and an Ingress of many paths, without validation that Kubernetes' own functions do.
 func BenchmarkValidated(b *testing.B) {
 	c, err := convert.New()
 	if err != nil {
@@ -44,28 +44,70 @@ func BenchmarkValidated(b *testing.B) {
 		for i := range 1000 {
 			fmt.Fprintf(&text, workload, test.version, i, test.selector)
 		}
-		for _, minor := range []kubever.Minor{15, 36} {
-			s := stream.New(c, stream.Options{Choose: stream.ForMinor(c, minor), Minor: minor, Format: stream.Same})
-			b.Run(test.name+" for "+minor.String(), func(b *testing.B) {
-				alone, converted := time.Hour, time.Hour
-				for b.Loop() {
-					start := processorTime(b)
-					readAndWrite(b, text.Bytes())
-					middle := processorTime(b)
-					err := s.Convert(context.Background(), "", bytes.NewReader(text.Bytes()),
-						func(r stream.Result) error {
-							return r.Err
-						})
-					if err != nil {
-						b.Fatal(err)
-					}
-					alone, converted = min(alone, middle-start), min(converted, processorTime(b)-middle)
-				}
-				b.ReportMetric(float64(converted.Microseconds())/1000, "µs/object")
-				b.ReportMetric(float64(converted)/float64(alone), "times")
-			})
-		}
+		benchmarkBeside(b, c, test.name, text.Bytes())
 	}
+	benchmarkBeside(b, c, "definition of v1", []byte(definition("apiextensions.k8s.io/v1", 820<<10)))
+	benchmarkBeside(b, c, "definition of v1beta1", []byte(definition("apiextensions.k8s.io/v1beta1", 820<<10)))
+	benchmarkBeside(b, c, "ingress without path types", []byte(ingress(4000)))
+}
+
+// benchmarkBeside measures the conversion of a text for releases beside decoding and encoding it.
+func benchmarkBeside(b *testing.B, c *convert.Converter, name string, text []byte) {
+	for _, minor := range []kubever.Minor{10, 15, 36} {
+		b.Run(name+" for "+minor.String(), func(b *testing.B) {
+			alone, converted := time.Hour, time.Hour
+			for b.Loop() {
+				start := processorTime(b)
+				readAndWrite(b, text)
+				middle := processorTime(b)
+				convertText(b, c, minor, text)
+				alone, converted = min(alone, middle-start), min(converted, processorTime(b)-middle)
+			}
+			b.ReportMetric(float64(converted.Microseconds())/1000, "ms")
+			b.ReportMetric(float64(converted)/float64(alone), "times")
+		})
+	}
+}
+
+func convertText(tb testing.TB, c *convert.Converter, minor kubever.Minor, text []byte) {
+	s := stream.New(c, stream.Options{Choose: stream.ForMinor(c, minor), Minor: minor, Format: stream.Same})
+	err := s.Convert(context.Background(), "", bytes.NewReader(text), func(r stream.Result) error { return r.Err })
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// definition is a CRD of at least so many bytes: three levels of fields, as pods within a custom resource have them.
+func definition(version string, size int) string {
+	leaf := `{"type":"string","description":"What this says is in the documentation of the project, at length.",` +
+		`"maxLength":64,"pattern":"^[a-z]+$"}`
+	var fields strings.Builder
+	for i := 0; fields.Len() < size; i++ {
+		fmt.Fprintf(&fields, `%s"f%d":{"type":"object","required":["a"],"properties":{"a":%s,"b":{"type":"array",`+
+			`"items":{"type":"object","properties":{"c":%s,"n":{"type":"integer","minimum":0,"format":"int32"}}}}}}`,
+			map[bool]string{true: ","}[i > 0], i, leaf, leaf)
+	}
+	schema := `{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{` +
+		fields.String() + `}}}}}`
+	head := `{"apiVersion":"` + version + `","kind":"CustomResourceDefinition","metadata":{"name":"xs.g.example"},` +
+		`"spec":{"group":"g.example","scope":"Namespaced","names":{"plural":"xs","singular":"x","kind":"X",` +
+		`"listKind":"XList"},`
+	if version == "apiextensions.k8s.io/v1" {
+		return head + `"versions":[{"name":"v1","served":true,"storage":true,"schema":` + schema + "}]}}\n"
+	}
+	return head + `"version":"v1","versions":[{"name":"v1","served":true,"storage":true}],"validation":` + schema +
+		"}}\n"
+}
+
+// ingress has many paths, none of which says its type.
+func ingress(paths int) string {
+	var list strings.Builder
+	for i := range paths {
+		fmt.Fprintf(&list, `%s{"path":"/p%d","backend":{"serviceName":"s%d","servicePort":80}}`,
+			map[bool]string{true: ","}[i > 0], i, i)
+	}
+	return `{"apiVersion":"extensions/v1beta1","kind":"Ingress","metadata":{"name":"a","namespace":"b"},"spec":{` +
+		`"rules":[{"host":"a.example","http":{"paths":[` + list.String() + "]}}]}}\n"
 }
 
 // processorTime is what the process has used, whatever else the machine does.

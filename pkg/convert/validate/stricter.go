@@ -82,21 +82,6 @@ var strictnesses = []strictness{
 			return errs
 		},
 	},
-	{
-		kinds:     []string{"Event"},
-		behaviour: kubever.BehaviourEventNamespaceMatched,
-		refuses: func(object *unstructured.Unstructured) field.ErrorList {
-			involved, _, _ := unstructured.NestedMap(object.Object, "involvedObject")
-			if involved == nil {
-				involved, _, _ = unstructured.NestedMap(object.Object, "regarding")
-			}
-			if named, _ := involved["namespace"].(string); named != object.GetNamespace() {
-				return field.ErrorList{field.Invalid(
-					field.NewPath("involvedObject", "namespace"), named, "does not match event.namespace")}
-			}
-			return nil
-		},
-	},
 }
 
 // stricter are the errors of servers of the minor that 1.36 does not have any more.
@@ -107,6 +92,7 @@ func stricter(object *unstructured.Unstructured, minor kubever.Minor) (errs fiel
 		}
 	}
 	errs = append(errs, stricterPods(object, minor)...)
+	errs = append(errs, stricterEvents(object, minor)...)
 	if gvk := object.GroupVersionKind(); isDefinition(gvk) && gvk.Version != "v1" {
 		wordsRefused(object.Object, minor, func(s schemaAt, word string) {
 			errs = append(errs, field.Forbidden(field.NewPath(s.at+"."+word), "may not be set"))

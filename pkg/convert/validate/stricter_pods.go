@@ -56,7 +56,7 @@ var podStrictnesses = []podStrictness{
 		errs field.ErrorList) {
 		for _, hook := range []string{"postStart", "preStop"} {
 			sleep := fields(fields(fields(container["lifecycle"])[hook])["sleep"])
-			if seconds, ok := sleep["seconds"].(int64); ok && seconds == 0 {
+			if seconds, _ := sleep["seconds"].(int64); sleep != nil && seconds == 0 {
 				errs = append(errs, field.Invalid(at.Child("lifecycle", hook, "sleep", "seconds"), seconds,
 					"must be greater than 0"))
 			}

@@ -40,8 +40,10 @@ func TestWhatOldServersRefuse(t *testing.T) {
 		{"dnsConfig: {searches: [.]}, containers: [{name: c, image: i}]", "dnsConfig.searches[0]", 10, 32},
 		{"dnsConfig: {searches: [a.example.]}, containers: [{name: c, image: i}]", "", 0, 0},
 		{"securityContext: {sysctls: [{name: net/ipv4/tcp_syncookies, value: '1'}]}, containers: [{name: c, image: i}]",
-			"securityContext.sysctls[0].name", 11, 22},
+			"securityContext.sysctls[0].name", 11, 24},
 		{"containers: [{name: c, image: i, lifecycle: {preStop: {sleep: {seconds: 0}}}}]",
+			"containers[0].lifecycle.preStop.sleep.seconds", 30, 32},
+		{"containers: [{name: c, image: i, lifecycle: {preStop: {sleep: {}}}}]",
 			"containers[0].lifecycle.preStop.sleep.seconds", 30, 32},
 		{"containers: [{name: c, image: i, env: [{name: A, valueFrom: {fieldRef: " +
 			"{fieldPath: \"metadata.labels['a']\"}}}]}]",
@@ -91,5 +93,40 @@ func TestNamesOfServices(t *testing.T) {
 	custom.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Deployment"})
 	if _, _, err := Complete(c, custom, custom.DeepCopy(), nil, 6); err != nil {
 		t.Errorf("a custom resource is judged as a Deployment: %v", err)
+	}
+}
+
+func TestNamespacesOfEvents(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const timed = "eventTime: '2020-01-01T00:00:00.000000Z'\naction: a\nreason: r\nreportingComponent: a.example/c\n" +
+		"reportingInstance: i\n"
+	for _, test := range []struct {
+		name, namespace, about, more string
+		from, to                     kubever.Minor // that refuse it
+	}{
+		{"of a Node in default", "default", "kind: Node, name: a, apiVersion: v1", "", 0, 0},
+		{"of a Node elsewhere", "demo", "kind: Node, name: a, apiVersion: v1", "", 6, kubever.Newest},
+		{"of a Node with a namespace", "default", "kind: Node, name: a, namespace: default", "", 6, 10},
+		{"of a Pod in its namespace", "demo", "kind: Pod, name: a, namespace: demo, apiVersion: v1", "", 0, 0},
+		{"of a Pod elsewhere", "default", "kind: Pod, name: a, namespace: demo, apiVersion: v1", "", 6,
+			kubever.Newest},
+		{"of a Pod without a namespace", "default", "kind: Pod, name: a, apiVersion: v1", "", 6, 10},
+		{"of what the server does not know", "default", "kind: X, name: p, apiVersion: x.example/v1", "", 0, 0},
+		{"timed, of a Pod elsewhere", "default", "kind: Pod, name: a, namespace: demo, apiVersion: v1", timed, 6, 8},
+		{"timed, of a Node in default", "default", "kind: Node, name: a, apiVersion: v1", timed, 9, 18},
+		{"timed, of a Node in kube-system", "kube-system", "kind: Node, name: a, apiVersion: v1", timed, 6, 8},
+	} {
+		for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
+			in := parse(t, "apiVersion: v1\nkind: Event\nmetadata: {name: a, namespace: "+test.namespace+
+				"}\ninvolvedObject: {"+test.about+"}\n"+test.more)
+			_, _, err := Complete(c, in, in.DeepCopy(), nil, minor)
+			refused := err != nil && strings.Contains(err.Error(), "involvedObject.namespace")
+			if want := minor >= test.from && minor <= test.to; refused != want {
+				t.Errorf("an Event %s, of %s: %v; want refused %t", test.name, minor, err, want)
+			}
+		}
 	}
 }
