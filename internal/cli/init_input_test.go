@@ -47,14 +47,14 @@ func TestInitFromBadInput(t *testing.T) {
 		}, "kube-apiserver.yaml: is ignored: line 2: the anchor &a contains itself"},
 		"a pipe to which nothing writes": {func(dir string) error {
 			return syscall.Mkfifo(filepath.Join(dir, "kube-apiserver.yaml"), 0o644)
-		}, "no kube-apiserver among the files"},
+		}, "kube-apiserver.yaml: is ignored: it is a named pipe"},
 		"a pipe as the environment of a unit": {func(dir string) error {
 			if err := syscall.Mkfifo(filepath.Join(dir, "apiserver.env"), 0o644); err != nil {
 				return err
 			}
 			return os.WriteFile(filepath.Join(dir, "kube-apiserver.service"), []byte("[Service]\n"+
 				"EnvironmentFile=/etc/apiserver.env\nExecStart=/usr/bin/kube-apiserver $OPTIONS\n"), 0o644)
-		}, "is no regular file"},
+		}, "apiserver.env: is a named pipe, want a file"},
 		"k3s": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "k3s.service"),
 				[]byte("[Service]\nExecStart=/usr/local/bin/k3s server\n"), 0o644)
@@ -117,5 +117,76 @@ func TestInitFromBadInput(t *testing.T) {
 					test.want)
 			}
 		})
+	}
+}
+
+// TestInitFromNamesWhatItPassesOver puts beside the manifest of an API server what is no file, or no text: each is a
+// note, and keeps no part of the control plane from being read.
+func TestInitFromNamesWhatItPassesOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		make func(file string) error
+		want string
+	}{
+		"a pipe": {func(file string) error { return syscall.Mkfifo(file, 0o644) }, "is ignored: it is a named pipe"},
+		"a socket": {func(file string) error {
+			return syscall.Mknod(file, syscall.S_IFSOCK|0o644, 0)
+		}, "is ignored: it is a socket"},
+		"a device": {func(file string) error {
+			return os.Symlink("/dev/zero", file)
+		}, "is ignored: it is a device"},
+		"a loop of links": {func(file string) error {
+			return os.Symlink(file, file)
+		}, "too many levels of symbolic links"},
+		"a link to itself": {func(file string) error { return os.Symlink(".", file) }, ""},
+		"a link to nothing": {func(file string) error {
+			return os.Symlink("nowhere", file)
+		}, "is ignored: stat z.yaml: no such file"},
+		"random bytes": {func(file string) error {
+			return os.WriteFile(file, bytes.Repeat([]byte("\xfe\x81text"), 300_000), 0o644)
+		}, "is ignored: it is not text"},
+		"a letter that is cut": {func(file string) error {
+			return os.WriteFile(file, []byte(strings.Repeat("x", 511)+strings.Repeat("\u00e4", 10)), 0o644)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			manifest := "kind: Pod\nspec: {containers: [{image: 'k/kube-apiserver:v1.15.12', command: " +
+				"[kube-apiserver, " +
+				"--etcd-servers=http://a:1]}]}\n"
+			if err := os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"), []byte(manifest), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.make(filepath.Join(dir, "z.yaml")); err != nil {
+				t.Fatal(err)
+			}
+			var out, errs bytes.Buffer
+			code := cli.Main(t.Context(), []string{"init", "--from", dir},
+				cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+			var notes []string
+			for line := range strings.Lines(errs.String()) {
+				if strings.Contains(line, "z.yaml") {
+					notes = append(notes, line)
+				}
+			}
+			if want := min(1, len(test.want)); code != 0 || len(notes) != want ||
+				!strings.Contains(strings.Join(notes, ""), test.want) {
+				t.Errorf("exit code %d, notes %q; want 0 and %d with %q", code, notes, want, test.want)
+			}
+		})
+	}
+}
+
+// TestInitFromAPipe: what is given has to be a file, which a pipe to which nothing writes is not.
+func TestInitFromAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := cli.Main(t.Context(), []string{"init", "--from", pipe},
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	if want := "pipe: is a named pipe, want a directory or a file: write what is to be read into one\n"; code != 2 ||
+		!strings.HasSuffix(errs.String(), want) {
+		t.Errorf("exit code %d, errors %q; want 2 and %q", code, &errs, want)
 	}
 }

@@ -138,6 +138,9 @@ func readFirst(dir, host fs.FS, m *made, folders []string, wanted func(*Running)
 			return nil, tried, err
 		}
 		if running := r.running(); wanted(running) {
+			if len(r.unreadable) > 0 {
+				return nil, tried, errors.Join(r.unreadable...)
+			}
 			r.complete(folders)
 			return r.running(), tried, nil
 		}
@@ -161,6 +164,9 @@ func readFirst(dir, host fs.FS, m *made, folders []string, wanted func(*Running)
 		}
 	}
 	for _, r := range lists {
+		if len(r.unreadable) > 0 {
+			return nil, tried, errors.Join(r.unreadable...)
+		}
 		if tried.refused = append(tried.refused, r.refused...); len(r.refused) == 0 {
 			tried.refused = append(tried.refused, r.unread()...)
 		}
@@ -181,6 +187,9 @@ func (r *reader) complete(folders []string) {
 		if err := other.read(); err != nil {
 			r.note(folder, "is ignored: %v", err)
 			continue
+		}
+		for _, err := range other.unreadable {
+			r.note(folder, "a file is ignored: %v", err)
 		}
 		r.add(other.processes, other.notes)
 	}
@@ -220,6 +229,8 @@ type reader struct {
 	texts     []textFile
 	holders   []holder // documents that hold the files of a machine
 	beside    []string // files that are not read, by their endings
+	// unreadable are files that may hold what is wanted: an error where the folder starts something, or none does
+	unreadable []error
 
 	referenced       map[string]bool // variables in the command lines of units
 	environmentFiles map[string]bool // names of files that units have their variables from
@@ -242,8 +253,11 @@ func (r *reader) read() error {
 		return err
 	}
 	if len(entries) > limitFiles {
-		return fmt.Errorf("%s holds %d files, want at most %d: is it the directory of the manifests or units?",
-			r.folder,
+		name := r.folder
+		if name == "." {
+			name = "the directory"
+		}
+		return fmt.Errorf("%s holds %d files, want at most %d: is it the one of the manifests or units?", name,
 			len(entries), limitFiles)
 	}
 	var files []textFile
@@ -262,7 +276,11 @@ func (r *reader) read() error {
 			r.note(name, "is ignored: %v", err)
 			continue
 		}
-		if !info.Mode().IsRegular() || slices.Contains(beside, path.Ext(name)) {
+		if !info.IsDir() && !info.Mode().IsRegular() {
+			r.note(name, "is ignored: it is %s", KindOf(info.Mode()))
+			continue
+		}
+		if info.IsDir() || slices.Contains(beside, path.Ext(name)) {
 			r.beside = append(r.beside, name)
 			continue
 		}
@@ -274,6 +292,10 @@ func (r *reader) read() error {
 		text, err := readFile(r.files, name)
 		if errors.Is(err, errNotText) || errors.Is(err, errTooLarge) && startsBinary(r.files, name) {
 			r.note(name, "is ignored: it is not text")
+			continue
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			r.unreadable = append(r.unreadable, err)
 			continue
 		}
 		if err != nil {
@@ -345,13 +367,37 @@ func startsBinary(files fs.FS, name string) bool {
 	defer file.Close()
 	start := make([]byte, 512)
 	n, err := io.ReadFull(file, start)
-	return (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) && bytes.IndexByte(start[:n], 0) >= 0
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false
+	}
+	text := start[:n]
+	for range utf8.UTFMax - 1 { // the last letter may be cut
+		if last, size := utf8.DecodeLastRune(text); last == utf8.RuneError && size == 1 {
+			text = text[:len(text)-1]
+		}
+	}
+	return bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text)
+}
+
+// KindOf is what lies where a file is wanted.
+func KindOf(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "no regular file"
 }
 
 // readFile reads a text up to the bound. A pipe is not opened, which would wait for its other end.
 func readFile(files fs.FS, name string) ([]byte, error) {
 	if info, err := fs.Stat(files, name); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: is no regular file", name)
+		return nil, fmt.Errorf("%s: is %s, want a file", name, KindOf(info.Mode()))
 	}
 	file, err := files.Open(name)
 	if err != nil {

@@ -439,3 +439,47 @@ func TestDocumentsOfManyFilesAreReadInTime(t *testing.T) {
 		}
 	}
 }
+
+// closed is a directory of which one file is another user's.
+type closed struct {
+	fstest.MapFS
+	name string
+}
+
+func (c closed) Open(name string) (fs.File, error) {
+	if name == c.name {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	return c.MapFS.Open(name)
+}
+
+// TestReadOfFilesOfOtherUsers: a file that cannot be read may start what is wanted. It is an error where it lies in the
+// folder of the API server, or where none is found, and in no other folder.
+func TestReadOfFilesOfOtherUsers(t *testing.T) {
+	manifest := &fstest.MapFile{Data: []byte("kind: Pod\nspec: {containers: [{command: [kube-apiserver]}]}\n")}
+	for name, test := range map[string]struct {
+		files fstest.MapFS
+		want  string // of the error, or of a note
+		fails bool
+	}{
+		"beside the API server": {fstest.MapFS{"secret": {}, "a.yaml": manifest},
+			"open secret: permission denied", true},
+		"and nothing else": {fstest.MapFS{"secret": {}}, "open secret: permission denied", true},
+		"above its folder": {fstest.MapFS{"secret": {}, "etc/kubernetes/manifests/a.yaml": manifest}, "", false},
+		"in another folder": {fstest.MapFS{"lib/systemd/system/secret.service": {},
+			"etc/kubernetes/manifests/a.yaml": manifest}, "a file is ignored: open lib/", false},
+	} {
+		closedName := "secret"
+		if _, ok := test.files[closedName]; !ok {
+			closedName = "lib/systemd/system/secret.service"
+		}
+		running, err := adopt.Read(closed{test.files, closedName}, nil)
+		said := fmt.Sprint(err)
+		if err == nil {
+			said = fmt.Sprint(running.Notes)
+		}
+		if (err != nil) != test.fails || !strings.Contains(said, test.want) {
+			t.Errorf("%s: Read says %s, fails: %v; want %q, %v", name, said, err != nil, test.want, test.fails)
+		}
+	}
+}

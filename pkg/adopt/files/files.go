@@ -30,6 +30,9 @@ func Open(name string) (Dir, error) {
 	switch {
 	case err != nil:
 		return Dir{}, err
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return Dir{}, fmt.Errorf("%s: is %s, want a directory or a file: write what is to be read into one", name,
+			adopt.KindOf(info.Mode()))
 	case !info.IsDir():
 		return Dir{Files: oneFile{os.DirFS(filepath.Dir(name)), filepath.Base(name)}}, nil
 	}
