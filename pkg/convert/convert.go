@@ -330,7 +330,7 @@ func (c *Converter) ItemOf(gvk schema.GroupVersionKind) (schema.GroupVersionKind
 // contentError names the field that a kind refuses: the decoder that works by reflection does not always.
 func (c *Converter) contentError(gvk schema.GroupVersionKind, object map[string]any, err error) error {
 	var i inspection
-	if i.inspect(object, nil, c.shapes.of(gvk), nil); i.wrong != nil {
+	if i.inspect(object, nil, c.shapes.of(gvk)); i.wrong != nil {
 		err = i.wrong
 	}
 	return &ContentError{gvk, err}

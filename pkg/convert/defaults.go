@@ -60,7 +60,7 @@ func (c *Converter) Differing(in, out *unstructured.Unstructured) (*DifferingDef
 	if err != nil {
 		return nil, err
 	}
-	was, is, err := unequal(reflect.ValueOf(target).Elem(), reflect.ValueOf(after).Elem())
+	was, is, err := unequal(out.Object, reflect.ValueOf(target).Elem(), reflect.ValueOf(after).Elem())
 	if err != nil || was == nil {
 		return nil, err
 	}

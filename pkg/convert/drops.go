@@ -57,18 +57,6 @@ var valueDrops = []valueDrop{
 	},
 }
 
-// dropsIn returns what an inspection asks about the fields that a minor has.
-func dropsIn(minor kubever.Minor) func(typeName, field string, of map[string]any) string {
-	return func(typeName, field string, of map[string]any) string {
-		for _, drop := range valueDrops {
-			if drop.field == field && drop.typeName == typeName {
-				return drop.why(of, minor)
-			}
-		}
-		return ""
-	}
-}
-
 // kept reports whether a feature gate of a minor is on by default, or gone because it cannot be turned off any more.
 func kept(gate string, minor kubever.Minor) bool {
 	state, known := kubever.Gate(gate).At(minor)

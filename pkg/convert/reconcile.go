@@ -15,7 +15,7 @@ import (
 // holds that Kubernetes' functions change nothing else then.
 func (r *route) relabel(in map[string]any, owned bool) (map[string]any, []difference, bool, error) {
 	var i inspection
-	i.inspect(in, r.source, r.target, nil)
+	i.inspect(in, r.source, r.target)
 	switch {
 	case i.moved:
 		return nil, nil, false, nil
@@ -33,38 +33,49 @@ func (r *route) relabel(in map[string]any, owned bool) (map[string]any, []differ
 
 // inspection finds what of a value has no place in a shape.
 type inspection struct {
+	at      trail // of the value
 	unknown []difference
 	moved   bool  // the source has a field for it; otherwise it is unknown
 	wrong   error // the first value that is not of the kind that its place takes
-
-	// drops says why a field of an object of a type is dropped for what it holds; "" when it is kept. It may be nil.
-	drops func(typeName, field string, of map[string]any) string
 }
 
-// place is a path that costs nothing until it is needed.
-type place struct {
-	parent *place
-	field  string
-	index  int // of an element; -1 for a field
+// trail is where a walk stands. It costs nothing until a path is made of it.
+type trail []trailPart
+
+type trailPart struct {
+	field string
+	index int // of an element; -1 for a field
 }
 
-func (p *place) path() path {
-	switch {
-	case p == nil:
-		return nil
-	case p.index < 0:
-		return append(p.parent.path(), p.field)
-	default:
-		return append(p.parent.path(), p.index)
+func trailOf(p path) trail {
+	t := make(trail, 0, len(p)+8)
+	for _, part := range p {
+		switch part := part.(type) {
+		case string:
+			t = append(t, trailPart{part, -1})
+		case int:
+			t = append(t, trailPart{"", part})
+		}
 	}
+	return t
 }
 
-func (n *inspection) inspect(value any, source, target *shape, at *place) {
+func (t trail) path() path {
+	p := make(path, len(t))
+	for i, part := range t {
+		if p[i] = part.field; part.index >= 0 {
+			p[i] = part.index
+		}
+	}
+	return p
+}
+
+func (n *inspection) inspect(value any, source, target *shape) {
 	if target == nil || n.moved {
 		return
 	}
 	if want := target.refuses(value); want != "" && n.wrong == nil {
-		n.wrong = fmt.Errorf("%s: want %s", at.path(), want)
+		n.wrong = fmt.Errorf("%s: want %s", n.at.path(), want)
 	}
 	switch value := value.(type) {
 	case map[string]any:
@@ -72,42 +83,41 @@ func (n *inspection) inspect(value any, source, target *shape, at *place) {
 			return
 		}
 		for key, v := range value {
-			from, to := source.at(key), target.at(key)
-			switch here := (&place{parent: at, field: key, index: -1}); {
-			case from != nil && (to == nil || from.value() != to.value() || from.list != to.list):
-				n.moved = true
-			case to == nil:
-				n.unknown = append(n.unknown, difference{at: here.path(), value: v, in: target})
-			default:
-				if n.drops != nil {
-					if why := n.drops(target.typeName, key, value); why != "" {
-						n.unknown = append(n.unknown, difference{at: here.path(), value: v, in: target, why: why})
-						continue
-					}
-				}
-				n.inspect(v, from, to, here)
-			}
+			n.at = append(n.at, trailPart{key, -1})
+			n.field(key, v, value, source, target)
+			n.at = n.at[:len(n.at)-1]
 		}
 	case []any:
 		from, to := source.ofElements(), target.ofElements()
 		for i, v := range value {
-			n.inspect(v, from, to, &place{parent: at, index: i})
+			n.at = append(n.at, trailPart{"", i})
+			n.inspect(v, from, to)
+			n.at = n.at[:len(n.at)-1]
 		}
 	}
 }
 
-// placeOf is the place at a path.
-func placeOf(p path) *place {
-	var at *place
-	for _, part := range p {
-		switch part := part.(type) {
-		case string:
-			at = &place{parent: at, field: part, index: -1}
-		case int:
-			at = &place{parent: at, index: part}
+func (n *inspection) field(key string, v any, of map[string]any, source, target *shape) {
+	to := target.at(key)
+	from := to
+	if source != target {
+		from = source.at(key)
+	}
+	switch {
+	case from != nil && (to == nil || from.value() != to.value() || from.list != to.list):
+		n.moved = true
+		return
+	case to == nil:
+		n.unknown = append(n.unknown, difference{at: n.at.path(), value: v, in: target})
+		return
+	}
+	if drops := target.drops[key]; drops != nil {
+		if why := drops(of); why != "" {
+			n.unknown = append(n.unknown, difference{at: n.at.path(), value: v, in: target, why: why})
+			return
 		}
 	}
-	return at
+	n.inspect(v, from, to)
 }
 
 // remove takes fields out of an object.
@@ -130,7 +140,7 @@ func remove(object map[string]any, fields []difference) {
 // refuses names what a place takes when it does not take the value, "" when it does. Null is taken everywhere.
 func (s *shape) refuses(value any) string {
 	switch {
-	case value == nil || s.either || s.value() && (s.goType == nil || isValue(s.goType)):
+	case value == nil || s.either || s.free || s.goType == nil && s.value():
 		return ""
 	case s.fields != nil || s.element != nil && !s.list:
 		if _, ok := value.(map[string]any); !ok {
@@ -176,7 +186,7 @@ func refuses(kind reflect.Kind, value any) string {
 // carries nothing of it is taken out again, and what only looks otherwise is put back as it was.
 func (r *route) reconcile(in, out map[string]any) (map[string]any, []difference, error) {
 	var i inspection // a Func may leave what its version does not have
-	if i.inspect(out, nil, r.target, nil); i.wrong != nil {
+	if i.inspect(out, nil, r.target); i.wrong != nil {
 		return nil, nil, &ContentError{r.to, i.wrong}
 	}
 	remove(out, i.unknown)

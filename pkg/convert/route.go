@@ -217,8 +217,8 @@ func (r *route) convert(in map[string]any, owned bool) (map[string]any, []Loss, 
 		}
 	}
 	if template != nil {
-		var i inspection
-		if i.inspect(template, nil, r.target.under(r.template), placeOf(r.template)); i.wrong != nil {
+		i := inspection{at: trailOf(r.template)}
+		if i.inspect(template, nil, r.target.under(r.template)); i.wrong != nil {
 			return nil, nil, &ContentError{r.from, i.wrong}
 		}
 		if !owned {
@@ -274,7 +274,7 @@ func (r *route) directly(in map[string]any) (map[string]any, []difference, error
 	again, err := r.converter.throughTypes(target, r.from, r.hub)
 	if err == nil && equality.Semantic.DeepEqualWithNilDifferentFromEmpty(again, kept) {
 		var i inspection
-		i.inspect(in, nil, r.source, nil)
+		i.inspect(in, nil, r.source)
 		return out, i.unknown, nil
 	}
 	w.put()

@@ -79,8 +79,8 @@ func (s *schemas) cut(object map[string]any, holder string, at path) {
 func (s *schemas) put(out map[string]any, lost []difference, known *shape) ([]difference, error) {
 	unknown := make([][]difference, len(s.values)) // within the schema
 	for _, place := range slices.Backward(s.places) {
-		var i inspection
-		if i.inspect(s.values[place.value], known, known, placeOf(place.at)); i.wrong != nil {
+		i := inspection{at: trailOf(place.at)}
+		if i.inspect(s.values[place.value], known, known); i.wrong != nil {
 			return nil, i.wrong
 		}
 		lost = append(lost, i.unknown...)

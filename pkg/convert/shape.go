@@ -22,6 +22,18 @@ type shape struct {
 	goType   reflect.Type    // nil when the shape was read from the table of fields
 	typeName string          // in the table of fields
 	either   bool            // it may be something else too: a list of what element is, or a value
+	free     bool            // a single value that is not looked into
+
+	// What servers of a minor make of the fields; of shapes of one minor alone.
+	drops   map[string]func(of map[string]any) string // why a field is dropped for what it holds; "" when it is kept
+	refused map[string]refusals
+	judged  bool // something in it, at any depth, may be refused
+}
+
+// refusals are why servers of a minor refuse a field, or a value of it.
+type refusals struct {
+	gate string                    // that forbids the field; "" for none
+	late map[string]kubever.Ranges // values, and the minors that accept them
 }
 
 // shapes reads shapes from the Go types of Kubernetes 1.36, and from the table of fields for kinds that have none
@@ -32,8 +44,9 @@ type shapes struct {
 	types  map[reflect.Type]*shape
 	named  map[typeAt]*shape
 
-	// enabled: fields that servers of the minor drop, since a feature gate is off by default, are left out.
-	enabled bool
+	// ofMinor: the shapes say what servers of the minor do. Fields that they drop, since a feature gate is off by
+	// default, are left out.
+	ofMinor bool
 }
 
 // typeAt is a type of the table, at a minor: types of the same name gain fields.
@@ -65,10 +78,36 @@ func (s *shapes) tabled(gvk schema.GroupVersionKind, minor kubever.Minor) *shape
 	if gvk.Kind == "ScheduledJob" { // the name that CronJob had before 1.5, with the same type
 		gvk.Kind = "CronJob"
 	}
-	if result := s.table(kubever.TypeName(gvk), minor); result.fields != nil {
+	before := len(s.named)
+	result := s.table(kubever.TypeName(gvk), minor)
+	if s.ofMinor && len(s.named) > before {
+		s.judge()
+	}
+	if result.fields != nil {
 		return result
 	}
 	return nil
+}
+
+// judge marks the shapes in which something may be refused, and those that lead to one of them.
+func (s *shapes) judge() {
+	for marked := true; marked; {
+		marked = false
+		for _, one := range s.named {
+			if !one.judged && (len(one.refused) > 0 || one.leadsToJudged()) {
+				one.judged, marked = true, true
+			}
+		}
+	}
+}
+
+func (s *shape) leadsToJudged() bool {
+	for _, field := range s.fields {
+		if field.judged {
+			return true
+		}
+	}
+	return s.element != nil && s.element.judged
 }
 
 // lastMinor is the newest minor whose API description has the kind.
@@ -90,7 +129,7 @@ func (s *shapes) goType(t reflect.Type) *shape {
 	if known, ok := s.types[t]; ok {
 		return known
 	}
-	result := &shape{goType: t}
+	result := &shape{goType: t, free: isValue(t)}
 	s.types[t] = result
 	if strings.HasPrefix(t.Name(), "JSONSchemaPropsOr") { // as in the table of fields: a schema, or something else
 		field, _ := t.FieldByName("Schema")
@@ -101,7 +140,7 @@ func (s *shapes) goType(t reflect.Type) *shape {
 		}
 		return result
 	}
-	if isValue(t) {
+	if result.free {
 		return result
 	}
 	switch t.Kind() {
@@ -178,12 +217,35 @@ func (s *shapes) table(typeName string, minor kubever.Minor) *shape {
 		if result.fields == nil {
 			result.fields = map[string]*shape{}
 		}
-		if gate, off := kubever.DisabledField(typeName, name, minor); s.enabled && off && !gate.Refused {
-			continue
+		if s.ofMinor {
+			gate, off := kubever.DisabledField(typeName, name, minor)
+			if off && !gate.Refused {
+				continue
+			}
+			result.heed(name, gate, minor)
 		}
 		result.fields[name] = s.table(kubever.FieldType(typeName, name, minor), minor)
 	}
 	return result
+}
+
+// heed notes what servers of a minor drop and refuse of a field that they have. The gate is the one that is off; none
+// has no name.
+func (s *shape) heed(name string, gate kubever.FieldGate, minor kubever.Minor) {
+	for _, drop := range valueDrops {
+		if drop.typeName == s.typeName && drop.field == name {
+			if s.drops == nil {
+				s.drops = map[string]func(map[string]any) string{}
+			}
+			s.drops[name] = func(of map[string]any) string { return drop.why(of, minor) }
+		}
+	}
+	if late := kubever.LateValues(s.typeName, name); gate.Name != "" || late != nil {
+		if s.refused == nil {
+			s.refused = map[string]refusals{}
+		}
+		s.refused[name] = refusals{gate.Name, late}
+	}
 }
 
 // at returns the shape of a field, nil when there is none.

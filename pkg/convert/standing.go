@@ -200,8 +200,8 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 	if known == nil {
 		return nil
 	}
-	i := inspection{drops: dropsIn(minor)}
-	i.inspect(object.Object, nil, known, nil)
+	var i inspection
+	i.inspect(object.Object, nil, known)
 	var losses []Loss
 	for _, d := range i.unknown {
 		if d.at[0] == "status" || len(d.at) > 1 && d.at[0] == "metadata" && d.at[1] == "managedFields" ||
@@ -231,8 +231,8 @@ func (c *Converter) AsRead(object *unstructured.Unstructured, minor kubever.Mino
 	if known == nil {
 		return object
 	}
-	i := inspection{drops: dropsIn(minor)}
-	if i.inspect(object.Object, nil, known, nil); len(i.unknown) == 0 {
+	var i inspection
+	if i.inspect(object.Object, nil, known); len(i.unknown) == 0 {
 		return object
 	}
 	read := object.DeepCopy()
@@ -272,62 +272,86 @@ type RefusedValue struct {
 // RefusedValues names the values that a minor does not accept though it has their fields; its server refuses the
 // object.
 func (c *Converter) RefusedValues(object *unstructured.Unstructured, minor kubever.Minor) []RefusedValue {
-	var found []RefusedValue
-	refuse := func(late map[string]kubever.Ranges, value any, at *place) {
-		text, _ := value.(string)
-		if minors, ok := late[text]; ok && !minors.Has(minor) {
-			refused := RefusedValue{Path: at.path().String(), Value: text}
-			if len(minors) > 0 && minors[0].From > minor {
-				refused.Since = minors[0].From
-			}
-			found = append(found, refused)
-		}
-	}
-	var walk func(value any, s *shape, at *place)
-	walk = func(value any, s *shape, at *place) {
-		if s == nil || s.either {
-			return
-		}
-		switch value := value.(type) {
-		case map[string]any:
-			for name, inner := range value {
-				here := &place{parent: at, field: name, index: -1}
-				if gate, off := kubever.DisabledField(s.typeName, name, minor); off && gate.Refused {
-					found = append(found, RefusedValue{Path: here.path().String(), Gate: gate.Name})
-				}
-				if late := kubever.LateValues(s.typeName, name); late != nil {
-					refuse(late, inner, here)
-					elements, _ := inner.([]any)
-					for i, element := range elements {
-						refuse(late, element, &place{parent: here, index: i})
-					}
-					names, _ := inner.(map[string]any)
-					for named := range names {
-						refuse(late, named, &place{parent: here, field: named, index: -1})
-					}
-				}
-				walk(inner, s.at(name), here)
-			}
-		case []any:
-			for i, inner := range value {
-				walk(inner, s.ofElements(), &place{parent: at, index: i})
-			}
-		}
-	}
-	walk(object.Object, c.shapeIn(object.GroupVersionKind(), minor), nil)
+	r := refusing{minor: minor}
+	r.walk(object.Object, c.shapeIn(object.GroupVersionKind(), minor))
 	if text, ok := object.GetAnnotations()[metricsAnnotation]; ok && object.GetKind() == "HorizontalPodAutoscaler" {
 		var metrics []map[string]any
 		if json.Unmarshal([]byte(text), &metrics) == nil {
-			here := &place{parent: &place{parent: &place{field: "metadata", index: -1}, field: "annotations",
-				index: -1},
-				field: metricsAnnotation, index: -1}
+			r.at = trailOf(path{"metadata", "annotations", metricsAnnotation})
 			for _, metric := range metrics {
-				refuse(kubever.LateValues("autoscaling.v2beta1.MetricSpec", "type"), metric["type"], here)
+				r.refuse(kubever.LateValues("autoscaling.v2beta1.MetricSpec", "type"), metric["type"])
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b RefusedValue) int { return cmp.Compare(a.Path, b.Path) })
-	return found
+	slices.SortFunc(r.found, func(a, b RefusedValue) int { return cmp.Compare(a.Path, b.Path) })
+	return r.found
+}
+
+// refusing walks an object for what a minor refuses.
+type refusing struct {
+	minor kubever.Minor
+	at    trail
+	found []RefusedValue
+}
+
+func (r *refusing) walk(value any, s *shape) {
+	if s == nil || s.either || !s.judged {
+		return
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for name, inner := range value {
+			r.at = append(r.at, trailPart{name, -1})
+			if refused, ok := s.refused[name]; ok {
+				r.field(refused, inner)
+			}
+			r.walk(inner, s.at(name))
+			r.at = r.at[:len(r.at)-1]
+		}
+	case []any:
+		for i, inner := range value {
+			r.at = append(r.at, trailPart{"", i})
+			r.walk(inner, s.ofElements())
+			r.at = r.at[:len(r.at)-1]
+		}
+	}
+}
+
+// field looks at a field, its elements and its names.
+func (r *refusing) field(refused refusals, value any) {
+	if refused.gate != "" {
+		r.found = append(r.found, RefusedValue{Path: r.at.path().String(), Gate: refused.gate})
+	}
+	if refused.late == nil {
+		return
+	}
+	r.refuse(refused.late, value)
+	inside := func(part trailPart, value any) {
+		r.at = append(r.at, part)
+		r.refuse(refused.late, value)
+		r.at = r.at[:len(r.at)-1]
+	}
+	switch value := value.(type) {
+	case []any:
+		for i, element := range value {
+			inside(trailPart{"", i}, element)
+		}
+	case map[string]any:
+		for name := range value {
+			inside(trailPart{name, -1}, name)
+		}
+	}
+}
+
+func (r *refusing) refuse(late map[string]kubever.Ranges, value any) {
+	text, _ := value.(string)
+	if minors, ok := late[text]; ok && !minors.Has(r.minor) {
+		refused := RefusedValue{Path: r.at.path().String(), Value: text}
+		if len(minors) > 0 && minors[0].From > r.minor {
+			refused.Since = minors[0].From
+		}
+		r.found = append(r.found, refused)
+	}
 }
 
 func isDefinition(gvk schema.GroupVersionKind) bool {
@@ -420,7 +444,7 @@ func (c *Converter) shapeIn(gvk schema.GroupVersionKind, minor kubever.Minor) *s
 	defer c.minorsMu.Unlock()
 	if c.minors[minor] == nil {
 		c.minors[minor] = newShapes(c.scheme)
-		c.minors[minor].enabled = true
+		c.minors[minor].ofMinor = true
 	}
 	return c.minors[minor].tabled(gvk, minor)
 }

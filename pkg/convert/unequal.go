@@ -8,13 +8,15 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // unequal writes what differs between two objects of one Go type as the maps that their JSON is, without their kinds,
-// their status and their metadata but for the labels; nil for both where nothing does. Writing objects whole and
-// comparing the maps costs several times as much.
-func unequal(a, b reflect.Value) (left, right map[string]any, err error) {
+// their status and their metadata but for the labels; nil for both where nothing does. Of a list that is said as long as
+// both have it, elements that do not differ are nil. Writing objects whole and comparing the maps costs several times
+// as much.
+func unequal(said map[string]any, a, b reflect.Value) (left, right map[string]any, err error) {
 	for _, field := range fieldsOf(a.Type()) {
 		l, r := a.Field(field.index), b.Field(field.index)
 		switch {
@@ -31,7 +33,7 @@ func unequal(a, b reflect.Value) (left, right map[string]any, err error) {
 				rm["labels"], err = valueOf(r)
 			}
 		default:
-			left, right, err = field.unequal(l, r, left, right)
+			left, right, err = field.unequal(said, l, r, left, right)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -73,27 +75,20 @@ func fieldsOf(t reflect.Type) []jsonField {
 	return fields
 }
 
-// unequal adds what differs in a field.
-func (f jsonField) unequal(a, b reflect.Value, left, right map[string]any) (_, _ map[string]any, err error) {
+// unequal adds what differs in a field of what is said.
+func (f jsonField) unequal(said map[string]any, a, b reflect.Value, left, right map[string]any) (
+	_, _ map[string]any, err error) {
 	omitA, omitB := f.omitEmpty && isZero(a), f.omitEmpty && isZero(b)
 	if a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil() && a.Elem().Kind() == reflect.Struct {
 		a, b = a.Elem(), b.Elem()
 	}
 	if a.Kind() == reflect.Struct && fieldsOf(a.Type()) != nil {
-		var l, r map[string]any
 		if f.name == "" {
-			l, r = left, right
+			return unequalFields(said, a, b, left, right)
 		}
-		for _, field := range fieldsOf(a.Type()) {
-			if l, r, err = field.unequal(a.Field(field.index), b.Field(field.index), l, r); err != nil {
-				return nil, nil, err
-			}
-		}
-		switch {
-		case f.name == "":
-			return l, r, nil
-		case l == nil:
-			return left, right, nil
+		l, r, err := unequalFields(object(said, f.name), a, b, nil, nil)
+		if err != nil || l == nil {
+			return left, right, err
 		}
 		left, right = put(left, right, f.name, l, r)
 		return left, right, nil
@@ -102,6 +97,16 @@ func (f jsonField) unequal(a, b reflect.Value, left, right map[string]any) (_, _
 		return left, right, nil
 	}
 	var l, r any
+	if elements, _ := said[f.name].([]any); len(elements) > 0 && a.Kind() == reflect.Slice &&
+		a.Len() == len(elements) && b.Len() == len(elements) && a.Type().Elem().Kind() == reflect.Struct &&
+		fieldsOf(a.Type().Elem()) != nil {
+		l, r, err := unequalElements(elements, a, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		left, right = put(left, right, f.name, l, r)
+		return left, right, nil
+	}
 	if !omitA {
 		if l, err = valueOf(a); err != nil {
 			return nil, nil, err
@@ -113,6 +118,34 @@ func (f jsonField) unequal(a, b reflect.Value, left, right map[string]any) (_, _
 		}
 	}
 	left, right = put(left, right, f.name, l, r)
+	return left, right, nil
+}
+
+// unequalFields adds what differs in the fields of two structs.
+func unequalFields(said map[string]any, a, b reflect.Value, left, right map[string]any) (
+	_, _ map[string]any, err error) {
+	for _, field := range fieldsOf(a.Type()) {
+		left, right, err = field.unequal(said, a.Field(field.index), b.Field(field.index), left, right)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return left, right, nil
+}
+
+// unequalElements is what differs in the elements of two lists.
+func unequalElements(said []any, a, b reflect.Value) (left, right []any, err error) {
+	left, right = make([]any, len(said)), make([]any, len(said))
+	for i := range said {
+		element, _ := said[i].(map[string]any)
+		l, r, err := unequalFields(element, a.Index(i), b.Index(i), nil, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		if l != nil {
+			left[i], right[i] = l, r
+		}
+	}
 	return left, right, nil
 }
 
@@ -162,6 +195,9 @@ func valueOf(v reflect.Value) (any, error) {
 	case reflect.Pointer:
 		switch v.Type().Elem().Kind() {
 		case reflect.Struct:
+			if v.Type() == reflect.TypeFor[*intstr.IntOrString]() && !v.IsNil() {
+				return valueOf(v.Elem())
+			}
 		default:
 			if v.IsNil() {
 				return nil, nil
@@ -174,6 +210,12 @@ func valueOf(v reflect.Value) (any, error) {
 		return v.String(), nil
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		return v.Int(), nil
+	case reflect.Struct:
+		if value, ok := v.Interface().(intstr.IntOrString); ok && value.Type == intstr.String {
+			return value.StrVal, nil
+		} else if ok {
+			return int64(value.IntVal), nil
+		}
 	}
 	text, err := json.Marshal(v.Interface())
 	if err != nil {

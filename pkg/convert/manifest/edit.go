@@ -185,20 +185,26 @@ type edit struct {
 
 func (e *editor) replace(from, to int, text string) { e.edits = append(e.edits, edit{from, to, text}) }
 
-// apply makes the changes, the last first, so that the others' lines stay where they are. Of two at one line the later
-// one stands further down.
+// apply makes the changes. Of two at one line the later one stands further down.
 func (e *editor) apply() []byte {
-	slices.Reverse(e.edits)
-	slices.SortStableFunc(e.edits, func(a, b edit) int { return b.from - a.from })
-	lines := slices.Clone(e.lines)
-	for _, change := range e.edits {
-		if change.from > 0 && change.from <= len(lines) && change.text != "" &&
-			!strings.HasSuffix(lines[change.from-1], "\n") {
-			lines[change.from-1] += "\n"
+	slices.SortStableFunc(e.edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
+	var text []byte
+	next := 0 // of the lines
+	through := func(line int) {
+		for ; next < line; next++ {
+			text = append(text, e.lines[next]...)
 		}
-		lines = slices.Replace(lines, change.from, change.to, change.text)
 	}
-	return []byte(strings.Join(lines, ""))
+	for _, change := range e.edits {
+		through(change.from)
+		if len(text) > 0 && change.text != "" && text[len(text)-1] != '\n' {
+			text = append(text, '\n')
+		}
+		text = append(text, change.text...)
+		next = max(next, change.to)
+	}
+	through(len(e.lines))
+	return text
 }
 
 // mapping changes an object that stands on lines of its own.

@@ -74,7 +74,7 @@ func Complete(
 	if isDefinition(out.GroupVersionKind()) && in.GroupVersionKind() != out.GroupVersionKind() {
 		if out.GroupVersionKind().Version != "v1" {
 			changes = prunes(out.Object, v.minor)
-			losses = withoutRefused(out.Object, v.minor)
+			losses, v.wordsDropped = withoutRefused(out.Object, v.minor), true
 		} else {
 			changes, losses = completeDefinition(in.Object, out.Object)
 		}
@@ -139,6 +139,8 @@ type validation struct {
 	minor     kubever.Minor
 	full      bool
 
+	wordsDropped bool // of schemas: what servers of the minor refuse is not there any more
+
 	before map[string]bool // what is refused of in; nil until it is needed
 }
 
@@ -154,7 +156,7 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 	errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
 		return v.converter.CameLater(object.GroupVersionKind(), err.Field, v.minor)
 	})
-	j := judgement{refused: stricter(object, v.minor), doubts: errs}
+	j := judgement{refused: stricter(object, v.minor, !v.wordsDropped), doubts: errs}
 	for _, late := range v.converter.RefusedValues(object, v.minor) {
 		if late.Gate != "" {
 			j.refused = append(j.refused, field.Forbidden(field.NewPath(late.Path),

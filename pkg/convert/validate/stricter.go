@@ -84,8 +84,9 @@ var strictnesses = []strictness{
 	},
 }
 
-// stricter are the errors of servers of the minor that 1.36 does not have any more.
-func stricter(object *unstructured.Unstructured, minor kubever.Minor) (errs field.ErrorList) {
+// stricter are the errors of servers of the minor that 1.36 does not have any more; those of the words of schemas where
+// they are asked for.
+func stricter(object *unstructured.Unstructured, minor kubever.Minor, words bool) (errs field.ErrorList) {
 	for _, s := range strictnesses {
 		if slices.Contains(s.kinds, object.GetKind()) && kubever.Behaves(s.behaviour, minor) {
 			errs = append(errs, s.refuses(object)...)
@@ -93,10 +94,13 @@ func stricter(object *unstructured.Unstructured, minor kubever.Minor) (errs fiel
 	}
 	errs = append(errs, stricterPods(object, minor)...)
 	errs = append(errs, stricterEvents(object, minor)...)
-	if gvk := object.GroupVersionKind(); isDefinition(gvk) && gvk.Version != "v1" {
-		wordsRefused(object.Object, minor, func(s schemaAt, word string) {
-			errs = append(errs, field.Forbidden(field.NewPath(s.at+"."+word), "may not be set"))
+	if gvk := object.GroupVersionKind(); words && isDefinition(gvk) && gvk.Version != "v1" {
+		var refused field.ErrorList
+		wordsRefused(object.Object, minor, func(_ schemaAt, _, at string) {
+			refused = append(refused, field.Forbidden(field.NewPath(at), "may not be set"))
 		})
+		slices.SortFunc(refused, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
+		errs = append(errs, refused...)
 	}
 	return errs
 }

@@ -1,9 +1,10 @@
 package validate
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -18,7 +19,7 @@ type refusedWord struct {
 // schemaAt is a schema within a CRD.
 type schemaAt struct {
 	words  map[string]any
-	at     string
+	at     *schemaPlace
 	root   bool
 	status bool // the CRD has the status subresource, where the schema counts
 }
@@ -52,8 +53,8 @@ var refusedWords = []refusedWord{
 
 func empty(value any) bool { return value == nil || value == "" || value == false }
 
-// wordsRefused finds the words of the schemas of a CRD of v1beta1 that servers of the minor refuse.
-func wordsRefused(crd map[string]any, minor kubever.Minor, found func(s schemaAt, word string)) {
+// wordsRefused finds the words of the schemas of a CRD of v1beta1 that servers of the minor refuse, in no order.
+func wordsRefused(crd map[string]any, minor kubever.Minor, found func(s schemaAt, word, at string)) {
 	var active []refusedWord
 	for _, word := range refusedWords {
 		if kubever.Behaves(word.behaviour, minor) {
@@ -66,7 +67,7 @@ func wordsRefused(crd map[string]any, minor kubever.Minor, found func(s schemaAt
 	schemasOf(crd, func(s schemaAt) {
 		for _, a := range active {
 			for _, word := range a.refuses(s) {
-				found(s, word)
+				found(s, word, s.at.String()+"."+word)
 			}
 		}
 	})
@@ -74,12 +75,34 @@ func wordsRefused(crd map[string]any, minor kubever.Minor, found func(s schemaAt
 
 // withoutRefused drops from the schemas of a CRD of v1beta1 what servers of the minor refuse it for.
 func withoutRefused(crd map[string]any, minor kubever.Minor) (losses []convert.Loss) {
-	wordsRefused(crd, minor, func(s schemaAt, word string) {
-		losses = append(losses, convert.Loss{Path: s.at + "." + word, Value: s.words[word],
-			Meaning: minor.String() + " refuses it"})
+	wordsRefused(crd, minor, func(s schemaAt, word, at string) {
+		losses = append(losses, convert.Loss{Path: at, Value: s.words[word], Meaning: minor.String() + " refuses it"})
 		delete(s.words, word)
 	})
+	slices.SortFunc(losses, func(a, b convert.Loss) int { return cmp.Compare(a.Path, b.Path) })
 	return losses
+}
+
+// schemaPlace is where a schema stands. It costs little until it is printed.
+type schemaPlace struct {
+	parent *schemaPlace
+	name   string // of a field, or of a list when it has an index
+	index  int    // -1 for none
+}
+
+func (p *schemaPlace) String() string {
+	if p == nil {
+		return ""
+	}
+	text := p.parent.String()
+	if text != "" {
+		text += "."
+	}
+	text += p.name
+	if p.index >= 0 {
+		text += "[" + strconv.Itoa(p.index) + "]"
+	}
+	return text
 }
 
 // schemasOf visits the schemas of a CRD of v1beta1, each before those inside of it.
@@ -91,11 +114,11 @@ func schemasOf(crd map[string]any, visit func(s schemaAt)) {
 	for _, version := range versions {
 		status = status || hasStatus(fields(version)["subresources"])
 	}
-	walkSchema(schemaAt{fields(fields(spec["validation"])["openAPIV3Schema"]), "spec.validation.openAPIV3Schema", true,
-		status}, visit)
+	walkSchema(schemaAt{fields(fields(spec["validation"])["openAPIV3Schema"]),
+		&schemaPlace{nil, "spec.validation.openAPIV3Schema", -1}, true, status}, visit)
 	for i, version := range versions {
-		walkSchema(schemaAt{fields(fields(fields(version)["schema"])["openAPIV3Schema"]),
-			fmt.Sprintf("spec.versions[%d].schema.openAPIV3Schema", i), true,
+		at := &schemaPlace{&schemaPlace{nil, "spec.versions", i}, "schema.openAPIV3Schema", -1}
+		walkSchema(schemaAt{fields(fields(fields(version)["schema"])["openAPIV3Schema"]), at, true,
 			hasStatus(spec["subresources"]) || hasStatus(fields(version)["subresources"])}, visit)
 	}
 }
@@ -110,25 +133,20 @@ func walkSchema(s schemaAt, visit func(s schemaAt)) {
 		return
 	}
 	visit(s)
-	inside := func(value any, at string) { walkSchema(schemaAt{words: fields(value), at: at}, visit) }
-	for _, word := range slices.Sorted(maps.Keys(s.words)) {
-		value, at := s.words[word], s.at+"."+word
+	for word, value := range s.words {
 		switch word {
 		case "properties", "patternProperties", "definitions", "dependencies":
-			named := fields(value)
-			for _, name := range slices.Sorted(maps.Keys(named)) {
-				inside(named[name], at+"."+name)
+			named := &schemaPlace{s.at, word, -1}
+			for name, schema := range fields(value) {
+				walkSchema(schemaAt{words: fields(schema), at: &schemaPlace{named, name, -1}}, visit)
 			}
-		case "items", "additionalProperties", "additionalItems", "not":
-			inside(value, at)
+		case "items", "additionalProperties", "additionalItems", "not", "allOf", "anyOf", "oneOf":
+			if one := fields(value); one != nil {
+				walkSchema(schemaAt{words: one, at: &schemaPlace{s.at, word, -1}}, visit)
+			}
 			list, _ := value.([]any)
 			for i, element := range list {
-				inside(element, fmt.Sprintf("%s[%d]", at, i))
-			}
-		case "allOf", "anyOf", "oneOf":
-			list, _ := value.([]any)
-			for i, element := range list {
-				inside(element, fmt.Sprintf("%s[%d]", at, i))
+				walkSchema(schemaAt{words: fields(element), at: &schemaPlace{s.at, word, i}}, visit)
 			}
 		}
 	}
