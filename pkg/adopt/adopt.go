@@ -45,6 +45,7 @@ type Process struct {
 	objects  map[string][]string // of the cluster, whose files the component sees at a path
 	unfilled string              // a word with a variable that nothing substitutes
 	broken   string              // why the arguments are not all there
+	asks     []asked             // what only the machine can tell
 	// what others than the arguments tell
 	cluster    string // name of the cluster: an annotation of kops
 	advertised string // address: an annotation of kubeadm, the host of a probe
@@ -91,6 +92,9 @@ var folders = []string{
 	"var/lib/rancher/rke2/agent/pod-manifests", "etc/rancher/rke2", "etc/rancher/k3s", "etc/origin/node/pods",
 	"etc/origin/master", "etc/init", "etc/supervisor/conf.d", "etc/supervisord.d",
 }
+
+// Folders are those of a machine in which what starts a control plane may lie, below its root.
+func Folders() []string { return slices.Clone(folders[1:]) }
 
 // Read reads the files of a directory: every static pod manifest, as the kubelet does (YAML or JSON of any name that
 // does not start with a dot), and every systemd unit (NAME.service and its drop-ins in NAME.service.d). A directory
@@ -272,7 +276,11 @@ func (r *reader) read() error {
 			continue
 		}
 		info, err := fs.Stat(r.files, name) // through links, as the kubelet does
-		if err != nil {
+		switch {
+		case err != nil && namesComponent.MatchString(entry.Name()):
+			r.unreadable = append(r.unreadable, err)
+			continue
+		case err != nil:
 			r.note(name, "is ignored: %v", err)
 			continue
 		}
@@ -337,6 +345,9 @@ func (r *reader) read() error {
 	}
 	return nil
 }
+
+// namesComponent knows a file by its name that is not to be passed over where it cannot be read.
+var namesComponent = regexp.MustCompile(`apiserver|controller-manager|scheduler`)
 
 // copies are the endings of backup files, of an editor or a package manager.
 var copies = []string{".bak", ".backup", ".old", ".orig", ".save", ".rpmsave", ".rpmnew", ".dpkg-old", ".dpkg-new",

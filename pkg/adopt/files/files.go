@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
@@ -24,7 +25,8 @@ type Dir struct {
 	Host fs.FS
 }
 
-// Open opens a directory; a file as if it were alone in one. Errors: there is neither.
+// Open opens a directory; a file as if it were alone in one. Links of a directory are those of the machine that it
+// belongs to: of a copy they lead to what they name below it, and none leads out of it. Errors: there is neither.
 func Open(name string) (Dir, error) {
 	info, err := os.Stat(name)
 	switch {
@@ -36,16 +38,23 @@ func Open(name string) (Dir, error) {
 	case !info.IsDir():
 		return Dir{Files: oneFile{os.DirFS(filepath.Dir(name)), filepath.Base(name)}}, nil
 	}
-	return Dir{Files: os.DirFS(name), Host: machineOf(name)}, nil
+	if isMachines(name, append(adopt.Folders(), systemdOwn...)) {
+		return Dir{Files: os.DirFS(name), Host: machineOf(name)}, nil
+	}
+	return Dir{Files: filetree.Within(name)}, nil
+}
+
+// isMachines reports whether a directory is one of some folders of this machine, by its own name.
+func isMachines(directory string, folders []string) bool {
+	absolute, err := filepath.Abs(directory)
+	return err == nil && slices.Contains(folders, strings.TrimPrefix(filepath.ToSlash(absolute), "/"))
 }
 
 // systemdOwn are systemd's own folders, whose units refer to files elsewhere on the machine.
-var systemdOwn = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system",
-	"/lib/systemd/system"}
+var systemdOwn = []string{"etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"}
 
 func machineOf(directory string) fs.FS {
-	absolute, err := filepath.Abs(directory)
-	if err != nil || !slices.Contains(systemdOwn, absolute) {
+	if !isMachines(directory, systemdOwn) {
 		return nil
 	}
 	return os.DirFS("/")
@@ -64,7 +73,11 @@ type Hosts struct {
 // adopt.Read, for each directory; a directory whose name cannot be that of a host.
 func Read(names []string) (*Hosts, error) {
 	h := &Hosts{Names: below(names), Mode: 0o644}
-	for _, name := range h.Names {
+	called, err := hostNames(h.Names)
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range h.Names {
 		dir, err := Open(name)
 		if err != nil {
 			return nil, err
@@ -72,17 +85,12 @@ func Read(names []string) (*Hosts, error) {
 		if dir.Host != nil {
 			dir.Host = strictest{dir.Host, &h.Mode}
 		}
-		host := adopt.Host{}
+		host := adopt.Host{Name: called[i]}
 		if host.Running, err = adopt.Read(strictest{dir.Files, &h.Mode}, dir.Host); err != nil {
 			if errors.Is(err, adopt.ErrNone) {
 				err = cmp.Or(adopt.Elsewhere(dir.Files), err)
 			}
 			return nil, fmt.Errorf("reading %s: %w", name, err)
-		}
-		if len(h.Names) > 1 {
-			if host.Name, err = hostName(name); err != nil {
-				return nil, err
-			}
 		}
 		h.Hosts = append(h.Hosts, host)
 	}
@@ -113,16 +121,13 @@ func below(names []string) []string {
 	if err != nil || len(entries) > limitHosts {
 		return names // a file, or an error for the reader to report
 	}
-	if _, err := adopt.Read(os.DirFS(names[0]), nil); err == nil {
+	if startsServer(names[0]) {
 		return names
 	}
 	var hosts []string
 	for _, entry := range entries {
 		directory := filepath.Join(names[0], entry.Name())
-		if !filetree.IsDir(directory) {
-			continue
-		}
-		if _, err := adopt.Read(os.DirFS(directory), nil); err == nil {
+		if entry.IsDir() && startsServer(directory) { // a link may lead out of the directory
 			hosts = append(hosts, directory)
 		}
 	}
@@ -132,17 +137,66 @@ func below(names []string) []string {
 	return hosts
 }
 
-func hostName(directory string) (string, error) {
-	absolute, err := filepath.Abs(directory)
+func startsServer(directory string) bool {
+	dir, err := Open(directory)
 	if err != nil {
-		return "", err
+		return false
 	}
-	name := filepath.Base(absolute)
-	if !spec.IsLabel(name) {
-		return "", fmt.Errorf("%s: of several directories each is called after its host; want lower-case letters, "+
-			"digits and dashes, at most 63", directory)
+	_, err = adopt.Read(dir.Files, dir.Host)
+	return err == nil
+}
+
+// hostNames are those of several hosts: the last part of their paths that differs, as in cp-1/manifests cp-2/manifests;
+// none of a single one, of which its files may tell. Errors: a name that cannot be that of a host.
+func hostNames(names []string) ([]string, error) {
+	called := make([]string, len(names))
+	if len(names) < 2 {
+		return called, nil
 	}
-	return name, nil
+	var parts [][]string
+	for _, name := range names {
+		absolute, err := filepath.Abs(name)
+		if err != nil {
+			return nil, err
+		}
+		if !filetree.IsDir(name) { // what one host printed, by its name
+			absolute = strings.TrimSuffix(absolute, filepath.Ext(absolute))
+		}
+		parts = append(parts, strings.Split(filepath.ToSlash(absolute), "/"))
+	}
+	at := func(fromEnd int) []string {
+		list := make([]string, len(parts))
+		for i, p := range parts {
+			if fromEnd < len(p) {
+				list[i] = p[len(p)-1-fromEnd]
+			}
+		}
+		return list
+	}
+	called = at(0)
+	for fromEnd := range parts[0] {
+		if list := at(fromEnd); len(unique(list)) == len(list) && slices.IndexFunc(list, notLabel) < 0 {
+			called = list
+			break
+		}
+	}
+	if wrong := slices.IndexFunc(called, notLabel); wrong >= 0 {
+		return nil, fmt.Errorf("%s: of several directories each is called after its host; want lower-case letters, "+
+			"digits and dashes, at most 63", names[wrong])
+	}
+	if len(unique(called)) < len(called) {
+		return nil, fmt.Errorf("%s: of several directories each is called after its host, and two of these are not "+
+			"told apart by a name", strings.Join(names, ", "))
+	}
+	return called, nil
+}
+
+func notLabel(name string) bool { return !spec.IsLabel(name) }
+
+func unique(list []string) []string {
+	sorted := slices.Clone(list)
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
 }
 
 // oneFile is a directory of which only one file is seen.

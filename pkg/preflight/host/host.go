@@ -12,8 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/preflight"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -104,7 +104,10 @@ func (r *reader) machine(ctx context.Context, n *preflight.Needs) {
 
 // file reads a path of the host.
 func (r *reader) file(name string) preflight.File {
-	place, err := resolve(r.Root, name)
+	place, err := name, error(nil)
+	if r.Root != "" {
+		place, err = filetree.Resolve(r.Root, name)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return preflight.File{Missing: true}
@@ -174,52 +177,4 @@ func reason(err error) error {
 		return path.Err
 	}
 	return err
-}
-
-// mostLinks is how many symbolic links are followed, as in Linux.
-const mostLinks = 40
-
-// resolve is where a path of a host lies on this machine: a symbolic link below the root of a copy leads to what it
-// names there, never out of it.
-func resolve(root, name string) (string, error) {
-	if root == "" {
-		return name, nil
-	}
-	links := 0
-	place := root
-	left := strings.Split(strings.Trim(filepath.Clean("/"+name), "/"), "/")
-	for len(left) > 0 {
-		part := left[0]
-		left = left[1:]
-		switch part {
-		case "", ".":
-			continue
-		case "..":
-			if place != root {
-				place = filepath.Dir(place)
-			}
-			continue
-		}
-		next := filepath.Join(place, part)
-		info, err := os.Lstat(next)
-		if err != nil {
-			return "", err
-		}
-		if info.Mode()&fs.ModeSymlink == 0 {
-			place = next
-			continue
-		}
-		if links++; links > mostLinks {
-			return "", fmt.Errorf("more than %d symbolic links", mostLinks)
-		}
-		target, err := os.Readlink(next)
-		if err != nil {
-			return "", err
-		}
-		if filepath.IsAbs(target) {
-			place = root
-		}
-		left = slices.Concat(strings.Split(strings.Trim(target, "/"), "/"), left)
-	}
-	return place, nil
 }
