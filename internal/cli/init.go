@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -214,6 +215,9 @@ func printNotes(w io.Writer, notes []adopt.Note) {
 // printToDo lists what has to be filled in, and what else keeps the draft from being a good spec, once and last.
 func printToDo(w io.Writer, name string, missing []adopt.Note, text []byte) {
 	_, lines, _ := spec.Parse(name, text)
+	slices.SortStableFunc(missing, func(a, b adopt.Note) int {
+		return cmp.Compare(lines.Line(a.Place), lines.Line(b.Place))
+	})
 	for _, note := range missing {
 		visible.Fprintf(w, "fill in %s:%d: %s\n", name, lines.Line(note.Place), note)
 	}

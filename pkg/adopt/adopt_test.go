@@ -104,6 +104,9 @@ func loads(t *testing.T, draft *adopt.Draft, text []byte) {
 	}
 	s := &file.Spec
 	for _, missing := range draft.Missing {
+		if strings.Contains(missing.Place, ".legacy.") { // an argument, whose value may be any
+			continue
+		}
 		switch missing.Place {
 		case "spec.access":
 			s.Access = []spec.Access{{Subjects: []spec.Subject{{Kind: "User", Name: "alice"}}, APIGroups: []string{""},

@@ -17,6 +17,7 @@ type commandLine struct {
 	words     []string      // what follows
 	image     string        // of the container runtime that runs the program, "" for none
 	broken    string        // why the words are not all there
+	asks      []asked       // what only the machine can tell
 	before    []string      // what stands in front of the program and starts it: flock, go-runner, docker run
 	env       []spec.EnvVar // that the command line sets
 	directory string        // in which it starts the program, "" where it does not say

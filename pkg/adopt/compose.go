@@ -88,7 +88,7 @@ func (r *reader) composedService(place, name string, c *composed, variables map[
 		return
 	}
 	p := Process{Component: line.component, Name: name, Place: place, Image: image, Command: line.command,
-		Words: line.words, broken: line.broken}
+		Words: line.words, broken: line.broken, asks: line.asks}
 	for _, key := range slices.Sorted(maps.Keys(environment)) {
 		p.Env = append(p.Env, spec.EnvVar{Name: key, Value: environment[key]})
 	}

@@ -58,7 +58,7 @@ func (r *Running) draft(o Options, hosts []Host) (*Draft, error) {
 		return nil, fmt.Errorf("the modern version %s is older than the legacy version %s", o.Modern, legacy)
 	}
 	w := &writer{running: r, options: o, minor: legacy.Minor, values: map[string]map[string][]string{}}
-	w.Draft = Draft{Comments: map[string]string{}, Notes: slices.Clone(r.Notes), File: &spec.File{
+	w.Draft = Draft{Comments: map[string]string{}, Notes: unasked(r.Notes, r.Processes), File: &spec.File{
 		APIVersion: spec.APIVersion,
 		Kind:       spec.Kind,
 	}}
@@ -80,6 +80,7 @@ func (r *Running) draft(o Options, hosts []Host) (*Draft, error) {
 		return nil, err
 	}
 	w.File.Metadata.Name = w.clusterName(hosts)
+	w.asked()
 	w.comment("spec.access", "FILL IN what users may do through the modern API server, for example:\n- subjects: "+
 		"[{kind: Group, name: \"platform:developers\"}]\n  apiGroups: [apps]\n  resources: [deployments, replicasets]")
 	w.missing("spec.access", "what users may do through the modern API server")
@@ -442,10 +443,14 @@ func (w *writer) stores() {
 	if w.options.Layout == spec.LayoutSplit {
 		w.File.Spec.Modern.Store = "modern"
 		w.File.Spec.Stores = append(w.File.Spec.Stores, spec.Store{Name: "modern", Prefix: core.Prefix, TLS: core.TLS})
+		identity := "tls is the same as above."
+		if core.TLS != nil && !core.TLS.Identifies() {
+			identity = "the legacy side has none, and its etcd asks for none.\nA rendered etcd does: add cert and key " +
+				"to tls here, and fusionctl pki issues them."
+		}
 		w.comment("spec.stores[1]", "The etcd of the modern side: a new one. FILL IN its client URLs. To have it "+
 			"rendered too, with a member on every host, add\nmanaged: {version: 3.6.8, dataDir: "+
-			"/var/lib/etcd-modern}\nThe API server has one client certificate for all of its stores: tls is the same "+
-			"as above.")
+			"/var/lib/etcd-modern}\nThe API server has one client certificate for all of its stores: "+identity)
 		w.missing("spec.stores[1].endpoints", "the client URLs of the modern side's etcd")
 	}
 	w.overriddenStores()
@@ -489,7 +494,7 @@ func (w *writer) etcdTLS(endpoints []string) *spec.TLS {
 	for _, file := range []struct{ field, value, flag string }{
 		{"ca", tls.CA, "etcd-cafile"}, {"cert", tls.Cert, "etcd-certfile"}, {"key", tls.Key, "etcd-keyfile"},
 	} {
-		if file.value == "" {
+		if file.value == "" && (file.field == "ca" || tls.Cert+tls.Key != "") {
 			w.missing("spec.stores[0].tls."+file.field, "a file for the etcd client: there is no --%s", file.flag)
 		}
 	}

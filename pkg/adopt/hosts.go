@@ -38,6 +38,7 @@ func DraftHosts(hosts []Host, o Options) (*Draft, error) {
 // otherHosts adds the hosts after the first, with the arguments that are others there.
 func (w *writer) otherHosts(hosts []Host) error {
 	var problems []error
+	running := map[int]*Running{} // by the place of the host in the spec
 	for _, h := range hosts[1:] {
 		other := &writer{running: h.Running, options: w.options, minor: w.minor}
 		version, err := h.Running.version(h.Running.Process(kubever.APIServer), w.options.Legacy)
@@ -96,15 +97,24 @@ func (w *writer) otherHosts(hosts []Host) error {
 			host.Legacy = args
 		}
 		w.File.Spec.Hosts = append(w.File.Spec.Hosts, host)
+		running[len(w.File.Spec.Hosts)-1] = h.Running
 		if host.Address == "" {
 			place := fmt.Sprintf("spec.hosts[%d].address", len(w.File.Spec.Hosts)-1)
 			w.missing(place, "the address at which others reach the API servers of %s", h.Name)
 		}
-		for _, note := range other.Notes {
-			w.note(h.Name+"/"+note.Place, "%s", note.Text)
+		// What a file of every host says is said once, of the first.
+		for _, note := range append(unasked(h.Running.Notes, h.Running.Processes), other.Notes...) {
+			if !slices.ContainsFunc(w.Notes, func(n Note) bool { return n.Text == note.Text }) {
+				w.note(h.Name+"/"+note.Place, "%s", note.Text)
+			}
 		}
 	}
 	w.sharedAddresses()
+	for at := range w.File.Spec.Hosts {
+		if running[at] != nil {
+			w.askedAt(at, running[at])
+		}
+	}
 	return errors.Join(problems...)
 }
 

@@ -191,7 +191,8 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 		}
 		return
 	}
-	p.Component, p.Command, p.Words, p.broken = line.component, line.command, line.words, line.broken
+	p.Component, p.Command, p.Words = line.component, line.command, line.words
+	p.broken, p.asks = line.broken, line.asks
 	switch {
 	case len(p.Command) == 0:
 		r.note(place, "the program is the entrypoint of image %s; %s is assumed", c.Image, p.Component)
@@ -205,7 +206,8 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 			p.unfilled = word // the kubelet substitutes $(NAME) only
 		}
 		if strings.Contains(word, "$(") {
-			r.note(place, "%s is substituted by the kubelet at start and is kept literally; write its value", word)
+			p.asks = append(p.asks, r.ask(place, flagOfWord(nil, word),
+				"%s is substituted by the kubelet at start and is kept literally; write its value", word))
 		}
 	}
 	for _, variable := range unknown {

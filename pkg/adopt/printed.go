@@ -128,7 +128,7 @@ func (r *reader) criInspected(file string, c *criInspected) {
 		return
 	}
 	p := Process{Component: line.component, Name: name, Place: place, Image: c.Status.Image.Image,
-		Command: line.command, Words: line.words, broken: line.broken}
+		Command: line.command, Words: line.words, broken: line.broken, asks: line.asks}
 	for _, e := range c.Info.Config.Envs {
 		if !ofService.MatchString(e.Key) {
 			p.Env = append(p.Env, spec.EnvVar{Name: e.Key, Value: e.Value})

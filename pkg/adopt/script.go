@@ -118,9 +118,8 @@ func (r *reader) startedBy(s script, arguments []string, environment map[string]
 		return false
 	}
 	for _, c := range shell.started {
-		r.noteShell(s.name, c)
 		p := Process{Component: c.line.component, Name: c.line.component,
-			Place: s.name + ":1", Image: c.line.image, Command: c.line.command, Words: c.line.words}
+			Place: s.name + ":1", asks: r.noteShell(s.name+":1", c), Image: c.line.image, Command: c.line.command, Words: c.line.words}
 		if p.Image != "" {
 			p.Mounts = runtimeMounts(c.line.before)
 		}

@@ -49,7 +49,7 @@ func (r *reader) shell(place, script string, environment map[string]string) (com
 	line := s.started[0].line
 	line.broken = r.noteUnread(place, "the shell", s.unread, s.started[0])
 	if line.broken == "" {
-		r.noteShell(place, s.started[0])
+		line.asks = r.noteShell(place, s.started[0])
 	}
 	return line, true
 }
@@ -60,7 +60,7 @@ func (r *reader) noteUnread(place, who string, unread []string, c started) (brok
 	switch {
 	case len(unread) > 0 && len(c.unset) > 0:
 		return fmt.Sprintf("$%s is not set here, and %s reads %s, which is not among the files; copy it there under "+
-			"its full path", c.unset[0], who, unread[0])
+			"its full path", c.unset[0].text, who, unread[0])
 	case len(unread) > 0:
 		r.note(place, "%s reads %s, which is not among the files; nothing of it counts", who,
 			strings.Join(unread, ", "))
@@ -69,26 +69,30 @@ func (r *reader) noteUnread(place, who string, unread []string, c started) (brok
 }
 
 // noteShell names what a shell does around a component and what only it can know.
-func (r *reader) noteShell(place string, c started) {
+func (r *reader) noteShell(place string, c started) (asks []asked) {
 	r.note(place, "the shell around %s is left out: its output goes to the container's or unit's log", c.line.component)
 	r.noteWrapper(place, c.line)
-	for _, word := range c.raw {
-		r.note(place, "%s is computed by the shell at start and is kept literally; write its value", word)
+	for _, part := range c.raw {
+		asks = append(asks, r.ask(place, part.flag,
+			"%s is computed by the shell at start and is kept literally; write its value", part.text))
 	}
-	for _, word := range c.left {
-		r.note(place, "%s is computed by the shell at start and is left out; add its arguments", word)
+	for _, part := range c.left {
+		asks = append(asks, r.ask(place, part.flag,
+			"%s is computed by the shell at start and is left out; add its arguments", part.text))
 	}
-	for _, unset := range c.unset {
-		r.note(place, "the shell variable %s is not set here; it is taken as empty", unset)
+	for _, part := range c.unset {
+		asks = append(asks, r.ask(place, part.flag, "the shell variable %s is not set here; it is taken as empty",
+			part.text))
 	}
+	return asks
 }
 
 // started is a component that a script starts.
 type started struct {
 	line  commandLine
-	raw   []string // arguments with parts that only a shell can expand
-	left  []string // words that are such a part altogether
-	unset []string
+	raw   []asked // arguments with parts that only a shell can expand
+	left  []asked // words that are such a part altogether
+	unset []asked // variables, and the arguments that have them
 }
 
 // shellReader follows a script as far as starting a component depends on it: assignments and simple commands.
@@ -227,13 +231,18 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 	var words []string
 	for _, word := range call.Args {
 		s.opaque = false
+		unset := len(s.now.unset)
 		fields := s.fields(word, true)
 		text := strings.Join(fields, " ")
+		flag := flagOfWord(words, text)
+		for i := range s.now.unset[unset:] {
+			s.now.unset[unset+i].flag = flag
+		}
 		switch {
 		case s.opaque && strings.HasPrefix(text, "-"):
-			s.now.raw = append(s.now.raw, text)
+			s.now.raw = append(s.now.raw, asked{flag, text})
 		case s.opaque:
-			s.now.left = append(s.now.left, text)
+			s.now.left = append(s.now.left, asked{flag, text})
 			continue
 		}
 		words = append(words, fields...)
@@ -400,7 +409,7 @@ func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
 	}
 	switch {
 	case p.Exp == nil && !set:
-		s.now.unset = append(s.now.unset, p.Param.Value)
+		s.now.unset = append(s.now.unset, asked{text: p.Param.Value})
 		return "", true
 	case p.Exp == nil:
 		return value, s.made.take(len(value))

@@ -54,7 +54,7 @@ func (r *reader) inspected(file string, c *inspected) {
 		return
 	}
 	p := Process{Component: line.component, Name: name, Place: place, Image: c.Config.Image, Command: line.command,
-		Words: line.words, Env: withVariables(env, line.env), broken: line.broken}
+		Words: line.words, Env: withVariables(env, line.env), broken: line.broken, asks: line.asks}
 	r.workIn(&p, inDirectory(c.Config.Dir, line.directory))
 	for i, m := range c.Mounts {
 		if m.Type == "bind" || m.Type == "" {

@@ -239,13 +239,13 @@ func (u *service) process() error {
 		// etcd and kubelets only tell about the cluster
 		informs := !isScript && len(kubever.Flags(programOf(words), kubever.Oldest)) == 0
 		if len(unset) > 0 && len(missing) > 0 && informs {
-			u.note(start.place, "is left out: $%s comes from %s, which is not among the files", unset[0], missing[0])
+			u.note(start.place, "is left out: $%s comes from %s, which is not among the files", unset[0].text, missing[0])
 			continue
 		}
 		if len(unset) > 0 && len(missing) > 0 {
 			return fmt.Errorf("%s: $%s comes from %s, which is not among the files; copy it there, as %s or under "+
 				"its full path; an empty one where the host has none",
-				start.place, unset[0], missing[0], path.Base(missing[0]))
+				start.place, unset[0].text, missing[0], path.Base(missing[0]))
 		}
 		if isScript {
 			if !u.startedBy(script, script.arguments(expanded), variables, u.workingDirectory()) && u.named() {
@@ -262,11 +262,14 @@ func (u *service) process() error {
 			u.noteScript(start.place, words)
 			continue
 		}
-		for _, name := range unset {
-			u.note(start.place, "$%s is not set anywhere; systemd takes it as empty", name)
+		for _, part := range unset {
+			a := u.ask(start.place, part.flag, "$%s is not set anywhere; systemd takes it as empty", part.text)
+			if u.host == nil { // on the machine itself that is so
+				line.asks = append(line.asks, a)
+			}
 		}
 		p := Process{Component: line.component, Name: stem(u.name), Place: start.place, Command: line.command,
-			Words: line.words, broken: line.broken}
+			Words: line.words, broken: line.broken, asks: line.asks}
 		directory := u.workingDirectory()
 		if p.Image = line.image; p.Image != "" {
 			p.Mounts = runtimeMounts(line.before)
@@ -535,17 +538,27 @@ func unescapeC(word *strings.Builder, rest string) int {
 }
 
 // expandWords replaces variables as systemd does: $NAME as a word of its own becomes the words of its value, ${NAME}
-// anywhere becomes the value as it is, $$ is a dollar. It returns the names that are not set.
-func expandWords(words []string, variables map[string]string, m *made) (expanded, unset []string) {
+// anywhere becomes the value as it is, $$ is a dollar. It returns the names that are not set, too, with the arguments that
+// have them.
+func expandWords(words []string, variables map[string]string, m *made) (expanded []string, unset []asked) {
+	at := -1 // where the last word was that became none
 	for _, word := range words {
 		if len(word) < 2 || word[0] != '$' || word[1] == '{' || word[1] == '$' {
 			text, missing := expandBraces(word, variables, m)
-			expanded, unset = append(expanded, text), append(unset, missing...)
+			for _, name := range missing {
+				unset = append(unset, asked{flagOfWord(expanded, text), name})
+			}
+			expanded = append(expanded, text)
 			continue
 		}
 		value, ok := variables[word[1:]]
 		if !ok {
-			unset = append(unset, word[1:])
+			flag := flagOfWord(expanded, word)
+			if at == len(expanded) {
+				flag = "" // the one before is its value
+			}
+			at = len(expanded)
+			unset = append(unset, asked{flag, word[1:]})
 			continue
 		}
 		if !m.take(len(value)) {
