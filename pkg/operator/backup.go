@@ -296,7 +296,7 @@ func (p *plane) backupSecret(ctx context.Context) (*unstructured.Unstructured, e
 		if s.TLS == nil {
 			continue
 		}
-		for _, of := range []string{s.TLS.CA, s.TLS.Cert, s.TLS.Key} {
+		for _, of := range s.TLS.Files() {
 			content, ok := files[pkiKey(of)]
 			if !ok {
 				return nil, fmt.Errorf("the backup reads %s, which nothing provides: put it into Secret %s/%s as %s",
@@ -319,7 +319,9 @@ func backupObjects(of *plan.Plan, b *spec.Backup, suspend bool) ([]*unstructured
 		if t := source.Stores[i].TLS; t != nil {
 			there := *t
 			for _, file := range []*string{&there.CA, &there.Cert, &there.Key} {
-				*file = path.Join(backupFiles, pkiKey(*file))
+				if *file != "" {
+					*file = path.Join(backupFiles, pkiKey(*file))
+				}
 			}
 			source.Stores[i].TLS = &there
 		}

@@ -269,6 +269,9 @@ func (p *placed) remove() { os.RemoveAll(p.directory) } //nolint:errcheck // a d
 // files writes the files of these paths of the plan, and changes the paths to where they are here.
 func (p *placed) files(paths ...*string) error {
 	for _, path := range paths {
+		if *path == "" { // of a client without a certificate
+			continue
+		}
 		data, ok := p.secret.Data[pkiKey(*path)]
 		if !ok {
 			return fmt.Errorf("in Secret %s/%s there is no %s, with which the control plane is read", p.name, PKIName,

@@ -86,8 +86,10 @@ func (b *basis) storeArgs(l *argList, host spec.Host, side pair.Side) {
 	}
 	if tls := b.identityAtStores(own); tls != nil {
 		l.set("etcd-cafile", tls.CA, "one TLS identity serves every store of an API server")
-		l.set("etcd-certfile", tls.Cert, "one TLS identity serves every store of an API server")
-		l.set("etcd-keyfile", tls.Key, "one TLS identity serves every store of an API server")
+		if tls.Identifies() {
+			l.set("etcd-certfile", tls.Cert, "one TLS identity serves every store of an API server")
+			l.set("etcd-keyfile", tls.Key, "one TLS identity serves every store of an API server")
+		}
 	}
 	if file := b.file.Spec.PKI.EncryptionConfiguration; file != "" {
 		l.first([]string{"encryption-provider-config", "experimental-encryption-provider-config"}, file,
@@ -95,17 +97,16 @@ func (b *basis) storeArgs(l *argList, host spec.Host, side pair.Side) {
 	}
 }
 
-// identityAtStores is the one of a side's default store, or of another that its overrides lead to.
+// identityAtStores is the one of a side's default store, or of another that its overrides lead to. One with a client
+// certificate is for all of them.
 func (b *basis) identityAtStores(own *Store) *spec.TLS {
-	if own.TLS != nil {
-		return own.TLS
-	}
+	identity := own.TLS
 	for i := range b.stores {
-		if b.stores[i].TLS != nil {
-			return b.stores[i].TLS
+		if tls := b.stores[i].TLS; identity == nil || !identity.Identifies() && tls.Identifies() {
+			identity = tls
 		}
 	}
-	return nil
+	return identity
 }
 
 // quorumReadFlag makes an API server read what a majority of the members of etcd has agreed on.

@@ -144,21 +144,25 @@ func (b *basis) kubeletAccess(components []Component, certificates []Certificate
 // storeCertificates are those of managed members, and the client identity of the API servers.
 func (b *basis) storeCertificates(host spec.Host, at addresses, components []Component) []Certificate {
 	var list []Certificate
-	running := slices.ContainsFunc(b.file.Spec.Stores, func(s spec.Store) bool {
-		return s.TLS != nil && s.Managed == nil
-	})
+	existing := func(file string) bool { // of stores that others run
+		return slices.ContainsFunc(b.file.Spec.Stores, func(s spec.Store) bool {
+			return s.TLS != nil && s.Managed == nil && slices.Contains(s.TLS.Files(), file)
+		})
+	}
 	for _, store := range b.file.Spec.Stores {
 		if store.TLS == nil {
 			continue
 		}
-		list = append(list, Certificate{Cert: store.TLS.Cert, Key: store.TLS.Key, CA: store.TLS.CA,
-			CommonName: "kube-apiserver-etcd-client",
-			Usages:     []string{UsageClient}, Existing: running,
-			Why: "client certificate of the API servers at every store"})
+		if store.TLS.Identifies() {
+			list = append(list, Certificate{Cert: store.TLS.Cert, Key: store.TLS.Key, CA: store.TLS.CA,
+				CommonName: "kube-apiserver-etcd-client",
+				Usages:     []string{UsageClient}, Existing: existing(store.TLS.Cert),
+				Why: "client certificate of the API servers at every store"})
+		}
 		if store.TLS.CA != b.file.Spec.PKI.CA {
 			list = append(list, Certificate{Cert: store.TLS.CA, Key: keyBeside(store.TLS.CA), CA: store.TLS.CA,
 				CommonName: "etcd-ca",
-				Authority:  true, Existing: running, Why: "the members of the stores and the API servers trust it"})
+				Authority:  true, Existing: existing(store.TLS.CA), Why: "the members of the stores and the API servers trust it"})
 		}
 		if store.Managed == nil {
 			continue

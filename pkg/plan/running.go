@@ -226,7 +226,9 @@ func (b *basis) providedFiles(host spec.Host, all parts) map[string]bool {
 	}
 	for i := range b.file.Spec.Stores { // of stores that other people run
 		if tls := b.file.Spec.Stores[i].TLS; tls != nil && !b.fromRunning(tls) {
-			known[tls.CA], known[tls.Cert], known[tls.Key] = true, true, true
+			for _, file := range tls.Files() {
+				known[file] = true
+			}
 		}
 	}
 	return known
@@ -235,8 +237,12 @@ func (b *basis) providedFiles(host spec.Host, all parts) map[string]bool {
 // fromRunning reports whether files for an etcd client are those of the running legacy side, whose arguments tell where
 // they are.
 func (b *basis) fromRunning(tls *spec.TLS) bool {
-	value, ok := b.file.Spec.Legacy.RunsWith(kubever.APIServer, "etcd-certfile")
-	return ok && value == tls.Cert
+	for i, flag := range []string{"etcd-cafile", "etcd-certfile"}[:min(len(tls.Files()), 2)] {
+		if value, ok := b.file.Spec.Legacy.RunsWith(kubever.APIServer, flag); !ok || value != tls.Files()[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // objectWith names the object of the cluster in which the legacy side has a file, "" for none.

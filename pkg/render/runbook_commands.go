@@ -116,7 +116,10 @@ func placeOf(c *plan.Component, target Target) string {
 func etcdctl(s *plan.Store, endpoints []string, command string) string {
 	line := "ETCDCTL_API=3 etcdctl --endpoints=" + shell(strings.Join(endpoints, ","))
 	if s.TLS != nil {
-		line += fmt.Sprintf(" --cacert=%s --cert=%s --key=%s", shell(s.TLS.CA), shell(s.TLS.Cert), shell(s.TLS.Key))
+		line += " --cacert=" + shell(s.TLS.CA)
+	}
+	if s.TLS.Identifies() {
+		line += fmt.Sprintf(" --cert=%s --key=%s", shell(s.TLS.Cert), shell(s.TLS.Key))
 	}
 	return line + " " + command
 }

@@ -93,7 +93,47 @@ func adoptedRules() []rule {
 			Bad:  twoAuthorities("/etc/kubernetes/pki/server-ca.crt").String(),
 			Good: twoAuthorities("/etc/kubernetes/pki/ca.crt").String(),
 		}, untrustedByPods},
+		{finding.Rule{
+			ID: "FUS257", Title: "A store serves clients without a certificate",
+			Why: "An API server is the only client of etcd that asks who somebody is. A store whose members ask no " +
+				"client for a certificate gives every Secret to each process that reaches their port, and takes " +
+				"objects of both sides from it, past authentication, authorization and admission. Pods of the host " +
+				"network reach it, and others where no firewall forbids it. What the policy of the modern API server " +
+				"refuses is no more than advice then.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: finding.Evidence{Read: "client/pkg/transport/listener.go of etcd 3.6.8, TLSInfo.ServerConfig: " +
+				"without ClientCertAuth no certificate is required; pkg/storage/storagebackend/factory/etcd3.go of " +
+				"1.6.13 to 1.36.3: a CA file alone makes a client without a certificate",
+				Prevention: []string{"TestAnAdoptedControlPlaneStarts"}},
+			Bad:  strings.Replace(example{}.String(), oneEndpoint, oneAnonymous, 1),
+			Good: strings.Replace(example{}.String(), oneEndpoint, oneIdentified, 1),
+		}, anonymousStores},
 	}
+}
+
+const (
+	oneAnonymous  = `{name: core, endpoints: ["https://10.0.0.11:2379"], tls: {ca: /etc/etcd/ca.crt}}`
+	oneIdentified = `{name: core, endpoints: ["https://10.0.0.11:2379"], ` +
+		`tls: {ca: /etc/etcd/ca.crt, cert: /etc/etcd/client.crt, key: /etc/etcd/client.key}}`
+)
+
+// anonymousStores are those to which the API servers show no certificate, though they verify theirs.
+func anonymousStores(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for i := range p.Stores {
+		s := &p.Stores[i]
+		if s.TLS == nil || s.TLS.Identifies() {
+			continue
+		}
+		found = append(found, finding.Finding{Subject: "store " + s.Name,
+			Message: fmt.Sprintf("asks no client for a certificate: whoever reaches %s reads its Secrets and writes "+
+				"objects of both sides, whatever the policy of the modern API server says",
+				strings.Join(s.Endpoints, ", ")),
+			Fix: fmt.Sprintf("give its members --client-cert-auth and --trusted-ca-file, and the API servers a "+
+				"certificate: tls: {ca: %s, cert: ..., key: ...}; or let no host but those of the control plane "+
+				"reach these addresses, and accept this", s.TLS.CA)})
+	}
+	return found
 }
 
 // twoAuthorities is a legacy side whose pods trust the bundle in a file, and whose clients are known by that in ca.crt.

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
-	"slices"
 	"strconv"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -161,16 +160,20 @@ func (s *Store) setDefaults(pki string) {
 // defaultTLS gives https stores without files of their own those of the first store that has some: an API server shows
 // one identity to all its stores.
 func (s *Spec) defaultTLS() {
-	first := slices.IndexFunc(s.Stores, func(store Store) bool {
-		t := store.TLS // one that will be refused is refused once
-		return t != nil && path.IsAbs(t.CA) && path.IsAbs(t.Cert) && path.IsAbs(t.Key)
-	})
-	if first < 0 {
+	var first *TLS
+	for i := range s.Stores {
+		t := s.Stores[i].TLS // one that will be refused is refused once
+		if t != nil && path.IsAbs(t.CA) && (path.IsAbs(t.Cert) && path.IsAbs(t.Key) || t.Cert+t.Key == "") &&
+			(first == nil || !first.Identifies() && t.Identifies()) {
+			first = t
+		}
+	}
+	if first == nil {
 		return
 	}
 	for i := range s.Stores {
 		if store := &s.Stores[i]; store.TLS == nil && store.scheme() == "https" {
-			identity := *s.Stores[first].TLS
+			identity := *first
 			store.TLS = &identity
 		}
 	}

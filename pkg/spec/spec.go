@@ -262,11 +262,23 @@ type PKI struct {
 	EncryptionConfiguration string `json:"encryptionConfiguration,omitempty"`
 }
 
-// TLS names the files with which a component of the control plane speaks to a server. All three are set, or none is.
+// TLS names the files with which a component of the control plane speaks to a server, or a server to its clients. Cert
+// and Key are both set, or, with a store that asks no client for a certificate, neither is.
 type TLS struct {
 	CA   string `json:"ca"`
-	Cert string `json:"cert"`
-	Key  string `json:"key"`
+	Cert string `json:"cert,omitempty"`
+	Key  string `json:"key,omitempty"`
+}
+
+// Identifies reports whether a client has a certificate to show; false of nil too.
+func (t *TLS) Identifies() bool { return t != nil && t.Cert != "" }
+
+// Files are those that are named.
+func (t *TLS) Files() []string {
+	if t.Identifies() {
+		return []string{t.CA, t.Cert, t.Key}
+	}
+	return []string{t.CA}
 }
 
 // Store is an etcd cluster.

@@ -329,11 +329,15 @@ func (v *validator) pki() {
 	}
 }
 
-func (v *validator) tls(at string, t *TLS) {
+// tls checks the files of one end of a connection. A client of a store may have no certificate: the two files are there
+// or are not, together.
+func (v *validator) tls(at string, t *TLS, identified bool) {
 	if t == nil {
 		return
 	}
 	v.absolute(at+".ca", t.CA, true)
-	v.absolute(at+".cert", t.Cert, true)
-	v.absolute(at+".key", t.Key, true)
+	if identified || t.Cert != "" || t.Key != "" {
+		v.absolute(at+".cert", t.Cert, true)
+		v.absolute(at+".key", t.Key, true)
+	}
 }

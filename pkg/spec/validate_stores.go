@@ -23,7 +23,8 @@ func (v *validator) stores() {
 		}
 		v.prefix(at+".prefix", s.Prefix)
 		v.endpoints(at, s, endpoints)
-		v.tls(at+".tls", s.TLS)
+		// Members that the plan runs want a certificate of every client.
+		v.tls(at+".tls", s.TLS, s.Managed != nil)
 		if s.Version != "" && !etcdVersionPattern.MatchString(s.Version) {
 			v.expect(at+".version", s.Version, "want a version of etcd, such as 3.4.23")
 		}
@@ -59,19 +60,32 @@ func (v *validator) onePrefix() {
 }
 
 // oneIdentity refuses stores that want different certificates of an API server, which has one set of --etcd-cafile,
-// --etcd-certfile and --etcd-keyfile for its own store and for those of its overrides.
+// --etcd-certfile and --etcd-keyfile for its own store and for those of its overrides. A store that asks for no
+// certificate does not mind one.
 func (v *validator) oneIdentity() {
-	var first *Store
+	var first, identified *Store
 	for i := range v.file.Spec.Stores {
 		s := &v.file.Spec.Stores[i]
-		switch {
-		case s.TLS == nil:
-		case first == nil:
-			first = s
-		case *s.TLS != *first.TLS:
+		differs := func(other *Store) {
 			v.addf(index("spec.stores", i)+".tls", "differs from that of store %q: an API server has one client "+
 				"certificate and one CA file for all its stores; use the same three files, with a bundle of both CAs "+
-				"where they differ", first.Name)
+				"where they differ", other.Name)
+		}
+		switch {
+		case s.TLS == nil:
+			continue
+		case first != nil && s.TLS.CA != first.TLS.CA:
+			differs(first)
+			continue
+		case s.TLS.Identifies() && identified != nil && *s.TLS != *identified.TLS:
+			differs(identified)
+			continue
+		}
+		if first == nil {
+			first = s
+		}
+		if s.TLS.Identifies() && identified == nil {
+			identified = s
 		}
 	}
 }
@@ -100,7 +114,8 @@ func (v *validator) endpoints(at string, s *Store, known seen[string]) {
 	case len(schemes) > 1:
 		v.addf(at+".endpoints", "http and https: want one of them for all members of a store")
 	case schemes["https"] && s.TLS == nil:
-		v.addf(at+".tls", "is missing; https endpoints need {ca: ..., cert: ..., key: ...}")
+		v.addf(at+".tls", "is missing; https endpoints need {ca: ..., cert: ..., key: ...}, "+
+			"or {ca: ...} of an etcd that asks no client for a certificate")
 	case schemes["http"] && s.TLS != nil:
 		v.addf(at+".tls", "has no effect with http endpoints; use https endpoints or leave it out")
 	}
@@ -149,8 +164,8 @@ func (v *validator) managed(at string, s *Store) {
 	}
 	v.absolute(at+".managed.dataDir", m.DataDir, true)
 	v.image(at+".managed.image", m.Image)
-	v.tls(at+".managed.serverTLS", m.ServerTLS)
-	v.tls(at+".managed.peerTLS", m.PeerTLS)
+	v.tls(at+".managed.serverTLS", m.ServerTLS, true)
+	v.tls(at+".managed.peerTLS", m.PeerTLS, true)
 	if m.PeerPort != 0 || len(s.Endpoints) > 0 {
 		v.port(at+".managed.peerPort", m.PeerPort)
 	}

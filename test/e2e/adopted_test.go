@@ -140,7 +140,11 @@ type adoption struct {
 
 // etcd is the one in the place of a store.
 func (a *adoption) etcd(store string) *rig.Etcd {
-	if a.stores[store] == nil {
+	switch s := a.cluster.Plan.Store(store); {
+	case a.stores[store] != nil:
+	case s.TLS != nil && !s.TLS.Identifies():
+		a.stores[store] = a.rig.StartAnonymousEtcd(store)
+	default:
 		a.stores[store] = a.rig.StartEtcd(store)
 	}
 	return a.stores[store]

@@ -36,6 +36,20 @@ func (r *Rig) StartEtcd(name string) *Etcd {
 	return r.startEtcd(name, false)
 }
 
+// StartAnonymousEtcd starts an etcd that serves TLS and asks no client for a certificate.
+func (r *Rig) StartAnonymousEtcd(name string) *Etcd {
+	r.t.Helper()
+	e, err := r.newEtcd(name)
+	if err != nil {
+		r.t.Fatalf("preparing etcd %s: %v", name, err)
+	}
+	e.config.ClientTLSInfo.TrustedCAFile, e.config.ClientTLSInfo.ClientCertAuth = "", false
+	e.config.UnsafeNoFsync = true
+	r.etcds = append(r.etcds, e)
+	e.Start()
+	return e
+}
+
 // StartDurableEtcd starts an etcd that brings every write to the disk before it answers, as in production: for
 // measurements.
 func (r *Rig) StartDurableEtcd(name string) *Etcd {

@@ -117,7 +117,9 @@ func rows() map[string]row {
 		"PKI.directory": path, "PKI.ca": path, "PKI.caKey": path, "PKI.serviceAccountKey": path,
 		"PKI.serviceAccountPublicKeys": path, "PKI.requestHeaderCA": path, "PKI.proxyClientCert": path,
 		"PKI.proxyClientKey": path, "PKI.kubeletClientCert": path, "PKI.kubeletClientKey": path,
-		"TLS.ca": neededPath, "TLS.cert": neededPath, "TLS.key": neededPath,
+		"TLS.ca": neededPath, "TLS.cert": path, "TLS.key": path,
+		"TLS": {rules: []rule{{given("cert") + ` == ` + given("key"),
+			"cert and key: want both, or neither for a store that asks no client for a certificate"}}},
 
 		"Store.name": {required: true, pattern: spec.LabelPattern, maxLength: 63}, "Store.prefix": path,
 		"Store.endpoints": {required: true, minItems: 1, maxItems: limitItems, maxLength: 512,

@@ -166,7 +166,10 @@ func (b *builder) task(s transition.Step, a *transition.Action) (any, error) {
 	if a.Store != nil {
 		step = append(step, "store", unsafe(a.Store.Name), "endpoint", unsafe(a.Store.Endpoints[0]))
 		if tls := a.Store.TLS; tls != nil {
-			step = append(step, "ca", unsafe(tls.CA), "cert", unsafe(tls.Cert), "key", unsafe(tls.Key))
+			step = append(step, "ca", unsafe(tls.CA))
+			if tls.Identifies() {
+				step = append(step, "cert", unsafe(tls.Cert), "key", unsafe(tls.Key))
+			}
 		}
 	}
 	if a.Text != "" {
