@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +59,7 @@ type Cluster struct {
 	hosts       []string  // of which there are files
 	authority   [2]string // of clients where the cluster has none; empty: pki makes one
 	hostFiles   []string
+	values      map[string]string    // of arguments, which the machines tell
 	authorities map[string][2]string // certificate and key of an authority on this machine, by its path on a host
 }
 
@@ -71,7 +73,7 @@ func Make(t testing.TB, name, directory, caCert, caKey string, own bool) *Cluste
 	}
 	archive := txtar.Parse(data)
 	c := &Cluster{Root: filepath.Join(directory, "root"), Spec: filepath.Join(directory, "spec.yaml"),
-		authorities: map[string][2]string{}}
+		authorities: map[string][2]string{}, values: map[string]string{}}
 	if !own {
 		c.authority = [2]string{caCert, caKey}
 	}
@@ -153,6 +155,7 @@ var accountKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.Ge
 //	pair CERT KEY CA NAME    a certificate of an authority before it
 //	key PRIVATE [PUBLIC]     keys of service accounts
 //	host-files PATH          the operator copies it to the hosts and says so
+//	value ARGUMENT VALUE     the operator fills in what only the machine can tell
 func (c *Cluster) files(t testing.TB, host, lines, directory, caCert, caKey string) {
 	t.Helper()
 	lifetime := pki.LifetimeOf(time.Now(), 24*time.Hour)
@@ -202,6 +205,8 @@ func (c *Cluster) files(t testing.TB, host, lines, directory, caCert, caKey stri
 				}
 				write(t, at(words[2]), public)
 			}
+		case "value":
+			c.values[words[1]] = words[2]
 		case "host-files":
 			c.hostFiles = append(c.hostFiles, words[1])
 		default:
@@ -229,8 +234,6 @@ func (c *Cluster) fill(t testing.TB) {
 		case "spec.hosts":
 			s.Hosts = append(s.Hosts, spec.Host{Name: "cp-2", Address: "10.0.0.12"},
 				spec.Host{Name: "cp-3", Address: "10.0.0.13"})
-		case "spec.hosts[0].address":
-			s.Hosts[0].Address = "10.0.0.11"
 		case "spec.stores[1].endpoints":
 			scheme := "http"
 			if s.Stores[1].TLS != nil {
@@ -240,7 +243,9 @@ func (c *Cluster) fill(t testing.TB) {
 		case "spec.hostFiles":
 			s.HostFiles = c.hostFiles
 		default:
-			t.Fatalf("init leaves %s to fill in, which the test does not know", place)
+			if !fillAddress(s, place) && !c.fillArgument(s, place) {
+				t.Fatalf("init leaves %s to fill in, which the test does not know:\n%s", place, c.Said)
+			}
 		}
 	}
 	if text, err = spec.Marshal(file); err != nil {
@@ -254,6 +259,40 @@ func (c *Cluster) fill(t testing.TB) {
 	if c.Plan, err = plan.New(loaded, plan.OnHosts); err != nil {
 		t.Fatalf("planning the draft with what was missing filled in: %v", err)
 	}
+}
+
+var addressPlace = regexp.MustCompile(`^spec\.hosts\[(\d)\]\.address$`)
+
+// fillAddress writes the address of a host.
+func fillAddress(s *spec.Spec, place string) bool {
+	match := addressPlace.FindStringSubmatch(place)
+	if match == nil {
+		return false
+	}
+	at, err := strconv.Atoi(match[1])
+	s.Hosts[at].Address = fmt.Sprintf("10.0.0.%d", 11+at)
+	return err == nil
+}
+
+// argumentPlace is that of an argument, or of all of a component.
+var argumentPlace = regexp.MustCompile(`^spec\.legacy\.(\w+)\.extraArgs(?:\[(\d+)\])?$`)
+
+// fillArgument writes what a machine would have put into an argument. Of words that it would have added there are none.
+func (c *Cluster) fillArgument(s *spec.Spec, place string) bool {
+	match := argumentPlace.FindStringSubmatch(place)
+	if match == nil {
+		return false
+	}
+	component := map[string]*spec.Component{"apiServer": &s.Legacy.APIServer.Component,
+		"controllerManager": s.Legacy.ControllerManager, "scheduler": s.Legacy.Scheduler}[match[1]]
+	at, err := strconv.Atoi(match[2])
+	if err != nil {
+		return component != nil
+	}
+	arg := &component.ExtraArgs[at]
+	value, known := c.values[arg.Name]
+	arg.Value = value
+	return known
 }
 
 // issue runs fusionctl pki with the authorities that the cluster has.
