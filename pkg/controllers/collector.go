@@ -180,14 +180,17 @@ func (c *collector) collect(ctx context.Context, n *node, o *metav1.PartialObjec
 func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespace string, seen time.Time) (
 	ownerState, error) {
 	if known := c.graph.node(ref.UID); known != nil {
-		// The UID decides: an owner with another name, group or namespace than the reference has is present.
-		if o, err := c.live(ctx, known); err != nil {
+		// The UID decides: an owner with another name, group or namespace than the reference has is present. That it is
+		// being deleted is believed of what the reference names, of each side that has it: an extension API server may
+		// give its objects the UID of any other.
+		o, err := c.live(ctx, known)
+		switch {
+		case err != nil:
 			return ownerState{}, err
-		} else if o != nil {
-			return stateOf(o, gc.Found), nil
-		}
-		// The watch has not delivered its deletion yet, or etcd was replaced below the API server.
-		if c.graph.node(ref.UID) != nil {
+		case o != nil && (!waits(o) || !c.names(ref, namespace, known)):
+			return ownerState{seen: gc.Found}, nil
+		case o == nil && c.graph.node(ref.UID) != nil:
+			// The watch has not delivered its deletion yet, or etcd was replaced below the API server.
 			return ownerState{}, fmt.Errorf("%s is absent, and its watch still has it: %w",
 				known.resource.describe(known.namespace.Value(), known.name), errWatched)
 		}
@@ -212,6 +215,7 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	if c.absent.has(ref, namespace, era) {
 		return ownerState{seen: gc.Absent}, nil
 	}
+	waiting := 0
 	// Whatever version the reference names: what is served in any is served in all.
 	owner := gc.Reference{ServedVersion: true, Namespaced: namespace != ""}
 	for _, side := range pair.Sides() {
@@ -233,12 +237,18 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 			case errors.Is(err, discovery.ErrNotFound):
 			case err != nil:
 				return ownerState{}, err
-			case o.UID == ref.UID:
+			case o.UID == ref.UID && !waits(o):
 				owner.Owner = gc.Present
-				return stateOf(o, owner.Sight()), nil
+				return ownerState{seen: owner.Sight()}, nil
+			case o.UID == ref.UID:
+				waiting++
 			}
 			owner.Owner = gc.Missing
 		}
+	}
+	if waiting > 0 {
+		owner.Owner = gc.Present
+		return ownerState{seen: owner.Sight(), waiting: true}, nil
 	}
 	if !owner.KnownKind {
 		return ownerState{seen: owner.Sight()}, fmt.Errorf("%s %s: %w", ref.APIVersion, ref.Kind, errUnserved)
@@ -250,9 +260,13 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	return ownerState{seen: owner.Sight()}, nil
 }
 
-// stateOf is the state of an owner that was read.
-func stateOf(o *metav1.PartialObjectMetadata, seen gc.Sight) ownerState {
-	return ownerState{seen: seen, waiting: waits(o)}
+// names reports whether a reference in an object of a namespace is to an object of this name, and of this kind in any
+// of its groups.
+func (c *collector) names(ref metav1.OwnerReference, namespace string, n *node) bool {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	return err == nil && ref.Name == n.name && ref.Kind == n.resource.kind &&
+		slices.Contains(c.layout.groups(gv.WithKind(ref.Kind).GroupKind()), n.resource.Group) &&
+		(n.namespace.Value() == "" || n.namespace.Value() == namespace)
 }
 
 // waits reports whether the object is being deleted and waits until its dependents are deleted.
@@ -302,6 +316,9 @@ func (c *collector) releaseDependents(ctx context.Context, n *node) error {
 	if err != nil {
 		return fmt.Errorf("orphaning the dependents of %s: %w", n.resource.describe(o.Namespace, o.Name), err)
 	}
+	if err := c.mayRelease(ctx, n, dependents); err != nil {
+		return fmt.Errorf("orphaning the dependents of %s: %w", n.resource.describe(o.Namespace, o.Name), err)
+	}
 	if err := c.guard.since(ctx, c.now()); err != nil {
 		return err
 	}
@@ -316,6 +333,51 @@ func (c *collector) releaseDependents(ctx context.Context, n *node) error {
 		}
 	}
 	return c.removeFinalizer(ctx, n, o, metav1.FinalizerOrphanDependents, "its dependents are released")
+}
+
+// errOther: an object has the UID of another one.
+var errOther = errors.New("another object has its UID")
+
+// mayRelease makes sure that what the references of the dependents name is the owner, or nothing: an extension API
+// server, or one side, may give its objects the UID of another one, and say that this is to be orphaned.
+func (c *collector) mayRelease(ctx context.Context, n *node, dependents []located) error {
+	legacy, modern, err := c.freshCatalogs(ctx, time.Time{})
+	if err != nil {
+		return err
+	}
+	read := map[memoryKey]bool{}
+	for _, d := range dependents {
+		for _, ref := range d.object.OwnerReferences {
+			key := keyOf(ref, d.object.Namespace)
+			gv, err := schema.ParseGroupVersion(ref.APIVersion)
+			if ref.UID != n.uid || read[key] || err != nil {
+				continue
+			}
+			read[key] = true
+			groups := c.layout.groups(gv.WithKind(ref.Kind).GroupKind())
+			for _, r := range slices.Concat(legacy.ofKind(groups, ref.Kind), modern.ofKind(groups, ref.Kind)) {
+				namespace := ""
+				if r.namespaced {
+					namespace = d.object.Namespace
+				}
+				if r.namespaced && namespace == "" || !r.can("get") {
+					continue
+				}
+				o, err := c.client(r.side).get(ctx, r, namespace, ref.Name)
+				switch {
+				case errors.Is(err, discovery.ErrNotFound), errors.Is(err, discovery.ErrInvalidPath): // it names nothing
+				case err != nil:
+					return err
+				case o.UID == ref.UID && (o.DeletionTimestamp == nil ||
+					!slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents)):
+					return fmt.Errorf("%s on the %s side, the owner of %s, orphans nothing: %w",
+						r.describe(namespace, ref.Name), r.side, d.resource.describe(d.object.Namespace, d.object.Name),
+						errOther)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 type located struct {

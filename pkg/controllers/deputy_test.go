@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
@@ -90,8 +91,78 @@ func TestListedNamesLeadToNoOtherRequest(t *testing.T) {
 	}
 }
 
+// spoof gives an object of a side the UID of another one, and puts it into the graph last.
+func (w *world) spoof(m *manager, side pair.Side, key string, uid types.UID, finalizer string) {
+	w.t.Helper()
+	now := metav1.Now()
+	o := w.own[side].objects[key]
+	o.Metadata.UID, o.Metadata.DeletionTimestamp, o.Metadata.Finalizers = uid, &now, []string{finalizer}
+	plural, _, _ := strings.Cut(key, "/")
+	for _, r := range m.layout.watchedFor(w.t, m) {
+		if r.Resource == plural && r.side == side {
+			m.graph.observe(&m.monitors.running[r].resource, &metav1.PartialObjectMetadata{ObjectMeta: o.Metadata})
+		}
+	}
+}
+
+// An extension API server, and each side, may give its objects the UID of an object of another one: what it says of
+// these moves nothing of the other's.
+func TestUIDsOfOthersMoveNothing(t *testing.T) {
+	for name, fake := range map[string]string{"an object of an extension": "widgets/demo/fake",
+		"one of the other side, of the same name": "replicasets/demo/set"} {
+		for _, finalizer := range []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents} {
+			t.Run(name+", "+finalizer, func(t *testing.T) {
+				w := newWorld(t)
+				c, m := w.collector(Options{})
+				set := w.put(legacy, "replicasets", "demo", "set")
+				set.BlockOwnerDeletion = new(true)
+				pod := w.put("", "pods", "demo", "one", set)
+				parts := strings.Split(fake, "/")
+				w.put(modern, parts[0], parts[1], parts[2])
+				w.see(t.Context(), m)
+				w.spoof(m, modern, fake, set.UID, finalizer)
+				for range 3 {
+					for _, uid := range append(m.graph.suspects(), pod.UID, set.UID) {
+						_ = c.process(t.Context(), uid)
+					}
+				}
+				if len(w.deletions) > 0 || len(w.wrong) > 0 {
+					t.Errorf("deleted %q; %q", w.deletions, w.wrong)
+				}
+				if pod := w.shared.objects["pods/demo/one"]; pod != nil && len(pod.Metadata.OwnerReferences) != 1 {
+					t.Errorf("the pod has lost its owner, and names %+v", pod.Metadata.OwnerReferences)
+				}
+				if !w.has(legacy, "replicasets", "demo", "set") {
+					t.Error("the owner is gone")
+				}
+			})
+		}
+	}
+}
+
+// A reference with the UID of an owner and the name of something else is released with the others: it names nothing.
+func TestMisnamedReferencesAreReleased(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	set := w.put(legacy, "replicasets", "demo", "set")
+	misnamed, impossible := set, set
+	misnamed.Name, impossible.Name = "another", "../set"
+	w.put("", "pods", "demo", "one", misnamed)
+	w.put("", "pods", "demo", "two", impossible)
+	finalized(w, legacy, "replicasets/demo/set", metav1.FinalizerOrphanDependents)
+	w.see(t.Context(), m)
+	if err := c.process(t.Context(), set.UID); err != nil || w.has(legacy, "replicasets", "demo", "set") {
+		t.Errorf("the owner stays: %v", err)
+	}
+	for _, pod := range []string{"one", "two"} {
+		if refs := w.shared.objects["pods/demo/"+pod].Metadata.OwnerReferences; len(refs) != 0 {
+			t.Errorf("pod %s still names %+v", pod, refs)
+		}
+	}
+}
+
 // watchedFor is what the two sides of the fakes serve.
-func (l layout) watchedFor(t *testing.T, m *manager) []resource {
+func (l layout) watchedFor(t testing.TB, m *manager) []resource {
 	t.Helper()
 	legacy, modern, err := m.freshCatalogs(t.Context(), m.now())
 	if err != nil {
