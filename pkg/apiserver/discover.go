@@ -32,6 +32,9 @@ var acceptDiscovery = []string{
 const (
 	groupVersionsAtOnce = 4
 	limitGroupVersions  = 10_000
+	limitResources      = 100_000
+	// limitOfGroupVersion is for what an extension API server lists: one that lists more fails alone.
+	limitOfGroupVersion = 10_000
 )
 
 // Discover asks the server which version it is and what it serves. Errors: a server that does not answer, or that lists
@@ -153,8 +156,8 @@ func (d *discoverer) root(ctx context.Context, name string) error {
 	default:
 		return wrong("the answer is a %q", root.Kind)
 	}
-	if len(d.asked)+len(d.result.Resources) > 10*limitGroupVersions {
-		return wrong("it lists more than %d resources", 10*limitGroupVersions)
+	if len(d.asked)+len(d.result.Resources) > limitResources {
+		return wrong("it lists more than %d resources", limitResources)
 	}
 	return nil
 }
@@ -245,7 +248,9 @@ func (d *discoverer) rest(ctx context.Context) error {
 			if err != nil {
 				d.result.Failed[gv] = err
 			}
-			d.result.Resources = append(d.result.Resources, resources...)
+			if d.result.Resources = append(d.result.Resources, resources...); len(d.result.Resources) > limitResources {
+				return wrong("asking %s what it serves: it lists more than %d resources", d.server.name, limitResources)
+			}
 			return nil
 		})
 	}
@@ -287,6 +292,10 @@ func (s *Server) GroupVersion(ctx context.Context, gv schema.GroupVersion) ([]di
 	}
 	if list.Kind != "APIResourceList" || list.GroupVersion != gv.String() {
 		return nil, wrong("asked for the resources of %s and got a %q of %q", gv, list.Kind, list.GroupVersion)
+	}
+	if len(list.APIResources) > limitOfGroupVersion {
+		return nil, wrong("asked for the resources of %s and got %d of them, want %d at most", gv,
+			len(list.APIResources), limitOfGroupVersion)
 	}
 	return resourcesOf(gv, list.APIResources), nil
 }

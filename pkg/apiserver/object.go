@@ -22,6 +22,9 @@ func (s *Server) Read(ctx context.Context, at discovery.Path) ([]byte, error) {
 // ReadMetadata is Read of an object of which the metadata is enough: the server may leave out everything else.
 func (s *Server) ReadMetadata(ctx context.Context, at discovery.Path) ([]byte, error) {
 	text, _, err := s.read(ctx, at, []string{acceptMetadata, runtime.ContentTypeJSON}, s.retry)
+	if err == nil {
+		err = affordable(text)
+	}
 	return text, err
 }
 

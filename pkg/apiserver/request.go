@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 )
 
@@ -289,8 +290,25 @@ func readAll(body io.Reader) ([]byte, error) {
 	return text, err
 }
 
+// limitDecodedBytes is what a page of discovery, or an object of a list or a watch, takes at most when it is decoded:
+// ten thousand resources take a tenth of it. An empty object takes three bytes of text, and 150 times as many then.
+const limitDecodedBytes = 128 << 20
+
+// affordable refuses JSON that would take too much memory.
+func affordable(text []byte) error {
+	const alwaysBytes = limitDecodedBytes / 256
+	if len(text) <= alwaysBytes || webserver.DecodedBytes(text) <= limitDecodedBytes {
+		return nil
+	}
+	return wrong("the answer %q has so many values that it takes more than %d MiB decoded", excerpt(text),
+		limitDecodedBytes>>20)
+}
+
 // decode reads JSON with regard to the case of names, as servers do.
 func decode(text []byte, into any) error {
+	if err := affordable(text); err != nil {
+		return err
+	}
 	if err := utiljson.Unmarshal(text, into); err != nil {
 		return wrong("reading the answer %q: %w", excerpt(text), err)
 	}

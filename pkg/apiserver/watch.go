@@ -71,6 +71,9 @@ func (e *Events) Next() (Event, error) {
 	var event Event
 	err := e.decoder.Decode(&event)
 	e.bounded.bytes = 0
+	if err == nil {
+		err = affordable(event.Object)
+	}
 	return event, err
 }
 
