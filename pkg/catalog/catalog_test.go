@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -146,5 +148,24 @@ func TestUnusedEntriesOfAccept(t *testing.T) {
 		if got := finding.Worst(found); got != severity {
 			t.Errorf("accepting %s: %+v, want severity %v", rule, found, severity)
 		}
+	}
+}
+
+// TestManyAcceptancesAreJudgedAtOnce: a spec may have thousands of them, and its author is not the only one whose specs
+// are judged. For each of them every rule was made anew, a MiB of text.
+func TestManyAcceptancesAreJudgedAtOnce(t *testing.T) {
+	p := plantest.Example(t, "split-1.15-1.36.yaml")
+	for i := range 2000 {
+		p.Accept = append(p.Accept, finding.Acceptance{Rule: "FUS152", Subject: strconv.Itoa(i), Reason: "a test"})
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	report := Check(p)
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 500 {
+		t.Errorf("judging %d acceptances allocates %d MiB", len(p.Accept), took)
+	}
+	if len(report.Findings) < 2000 {
+		t.Errorf("%d findings, want one about each", len(report.Findings))
 	}
 }

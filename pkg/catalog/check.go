@@ -13,10 +13,15 @@ import (
 // no finding uses is a finding of its own: the danger that it speaks of may have moved elsewhere.
 func Check(p *plan.Plan) finding.Report {
 	report, used := finding.Accept(rules.Check(p), p.Accept)
+	engines := map[string][]finding.Rule{} // of the rule of an entry: there may be thousands of those
 	for i, entry := range p.Accept {
-		if !used[i] {
-			report.Findings = append(report.Findings, unused(i, entry)...)
+		if used[i] {
+			continue
 		}
+		if _, known := engines[entry.Rule]; !known {
+			engines[entry.Rule] = ByID(entry.Rule)
+		}
+		report.Findings = append(report.Findings, unused(i, entry, engines[entry.Rule])...)
 	}
 	finding.Sort(report.Findings)
 	return report
@@ -24,10 +29,9 @@ func Check(p *plan.Plan) finding.Report {
 
 // unused reports an entry of spec.accept that no finding of the plan uses. What only stores, running servers or policy
 // files show, no plan can tell to be unused; what a plan shows as well is an info.
-func unused(i int, entry finding.Acceptance) []finding.Finding {
-	engines := ByID(entry.Rule)
+func unused(i int, entry finding.Acceptance, engines []finding.Rule) []finding.Finding {
 	elsewhere := slices.ContainsFunc(engines, func(r finding.Rule) bool { return r.Engine != finding.Plans })
-	_, inPlans := Rule(finding.Plans, entry.Rule)
+	inPlans := slices.ContainsFunc(engines, func(r finding.Rule) bool { return r.Engine == finding.Plans })
 	if elsewhere && !inPlans {
 		return nil
 	}

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -114,7 +115,7 @@ func TestMarksAreReadWithTheFilesOfThePlane(t *testing.T) {
 	})
 	marks := steps.Steps[at].Do.Marks
 	r := &runner{Reconciler: e.Reconciler, name: "hosted", plan: e.verdict.plan}
-	asked := func(*transition.Marks) error { t.Error("asked without the files"); return nil }
+	asked := func(context.Context, *transition.Marks) error { t.Error("asked without the files"); return nil }
 	if err := r.withMarks(t.Context(), marks, asked); err == nil || !strings.Contains(err.Error(), "fusionctl-pki") {
 		t.Errorf("without its certificate: %v", err)
 	}
@@ -122,7 +123,7 @@ func TestMarksAreReadWithTheFilesOfThePlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	var left string
-	if err := r.withMarks(t.Context(), marks, func(m *transition.Marks) error {
+	if err := r.withMarks(t.Context(), marks, func(_ context.Context, m *transition.Marks) error {
 		a := m.Namespaces
 		left = a.Key
 		key, err := os.ReadFile(a.Key)

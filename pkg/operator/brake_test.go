@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,6 +44,7 @@ func newEnding(t *testing.T) *ending {
 	c := fake.NewClientBuilder().WithScheme(scheme).Build()
 	e := &ending{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), sights: map[string]witness.Sight{}}
 	r := &Reconciler{Client: c, Reader: c, Events: limited{t}, Now: func() time.Time { return e.now },
+		Within: time.Minute, Reading: time.Minute,
 		StepLimit: 15 * time.Minute, Repair: time.Hour, Look: 2 * time.Second,
 		Sights: func(_ context.Context, w *transition.Watch) (map[string]witness.Sight, error) {
 			e.looks++
@@ -121,6 +123,40 @@ func (e *ending) goOn(t *testing.T) (reason, message string) {
 		t.Errorf("phase %s, %s", e.object.Status.Phase, c.Message)
 	}
 	return c.Reason, c.Message
+}
+
+// TestAStoreThatIsWaitedForDelaysNoOther: the operator runs other control planes, too, and what one of them names as its
+// stores and API servers need not answer.
+func TestAStoreThatIsWaitedForDelaysNoOther(t *testing.T) {
+	e := newEnding(t)
+	e.Within, e.Reading = 50*time.Millisecond, 50*time.Millisecond
+	e.Sights = func(ctx context.Context, _ *transition.Watch) (map[string]witness.Sight, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if reason, message := e.goOn(t); reason != "StoreUnreadable" || !strings.Contains(message, "within 50ms") {
+		t.Errorf("degraded for %q: %s", reason, message)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ownership := e.verdict.plan.Ownership()
+	run := &runner{Reconciler: e.Reconciler, name: "hosted", plan: e.verdict.plan}
+	err = run.Check(t.Context(), "", &transition.Check{Kind: transition.StoresAgree, Map: &ownership,
+		Stores: []plan.Store{{Name: "core", Endpoints: []string{"http://" + silent.Addr().String()}}}})
+	if err == nil || !strings.Contains(err.Error(), "within 50ms") {
+		t.Errorf("reading a store that says nothing: %v", err)
+	}
+	server := "https://" + silent.Addr().String()
+	access := &transition.Access{Side: "modern", Server: server, CA: e.verdict.plan.PKI.CA,
+		Cert: e.verdict.plan.PKI.CA, Key: e.verdict.plan.PKI.CAKey}
+	err = run.Check(t.Context(), "", &transition.Check{Kind: transition.Settled,
+		Marks: &transition.Marks{Namespaces: access}})
+	if err == nil || !strings.Contains(err.Error(), "within 50ms") {
+		t.Errorf("asking an API server that says nothing: %v", err)
+	}
 }
 
 // TestNothingIsDeletedBesideASilentStore: while a store cannot be read, nothing is deleted, and nothing goes back for

@@ -45,6 +45,13 @@ type Options struct {
 	Log           *slog.Logger
 }
 
+// How long one look at the stores or the API servers of a control plane may take, and how long reading its stores as a
+// whole. Others wait meanwhile: an address that answers nothing, and a store that drips, are a control plane's own.
+const (
+	lookWithin = time.Minute
+	readWithin = 10 * time.Minute
+)
+
 // Run runs the operator until ctx ends. One process at a time acts, the one that holds the lease.
 func Run(ctx context.Context, o Options) error {
 	log := logr.FromSlogHandler(o.Log.Handler())
@@ -79,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	r := &Reconciler{Client: manager.GetClient(), Reader: manager.GetAPIReader(),
+	r := &Reconciler{Within: lookWithin, Reading: readWithin, Client: manager.GetClient(), Reader: manager.GetAPIReader(),
 		Events: manager.GetEventRecorder("fusionctl-operator"), Now: time.Now, StepLimit: o.StepLimit,
 		Repair: o.Repair, Look: 2 * time.Second,
 		Sights: func(ctx context.Context, w *transition.Watch) (map[string]witness.Sight, error) {

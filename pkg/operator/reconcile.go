@@ -38,6 +38,9 @@ type Reconciler struct {
 	StepLimit time.Duration // how long a step may wait before its transition goes back
 	Repair    time.Duration // how often everything is applied again
 	Look      time.Duration // how often a transition looks whether a step is done
+	// Within bounds a look at the stores, and at the API servers, of a control plane; Reading bounds reading its stores
+	// as a whole.
+	Within, Reading time.Duration
 	// Sights looks at stores that can be reached from here.
 	Sights func(context.Context, *transition.Watch) (map[string]witness.Sight, error)
 

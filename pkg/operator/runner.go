@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +39,7 @@ func (r *runner) Do(ctx context.Context, _ string, a *transition.Action) error {
 	case transition.RestoreMember, transition.PutBackMember:
 		return r.member(ctx, a.Member, a.Kind == transition.PutBackMember)
 	case transition.Release:
-		return r.withMarks(ctx, a.Marks, func(m *transition.Marks) error {
+		return r.withMarks(ctx, a.Marks, func(ctx context.Context, m *transition.Marks) error {
 			return new(local.Host).Do(ctx, r.name, &transition.Action{Kind: a.Kind, Marks: m})
 		})
 	}
@@ -78,7 +79,7 @@ func (r *runner) Check(ctx context.Context, _ string, c *transition.Check) error
 	case transition.StoresAgree:
 		return r.storesAgree(ctx, c)
 	case transition.Settled, transition.Released:
-		return r.withMarks(ctx, c.Marks, func(m *transition.Marks) error {
+		return r.withMarks(ctx, c.Marks, func(ctx context.Context, m *transition.Marks) error {
 			there := *c
 			there.Marks = m
 			return new(local.Host).Check(ctx, r.name, &there)
@@ -88,7 +89,8 @@ func (r *runner) Check(ctx context.Context, _ string, c *transition.Check) error
 }
 
 // withMarks has the API servers of marks asked with the certificates of the control plane.
-func (r *runner) withMarks(ctx context.Context, m *transition.Marks, ask func(*transition.Marks) error) error {
+func (r *runner) withMarks(ctx context.Context, m *transition.Marks, ask func(context.Context,
+	*transition.Marks) error) error {
 	p, err := r.place(ctx, r.name)
 	if err != nil {
 		return err
@@ -105,7 +107,19 @@ func (r *runner) withMarks(ctx context.Context, m *transition.Marks, ask func(*t
 		}
 		*access = &a
 	}
-	return ask(&there)
+	return answered(ctx, r.Within, func(ctx context.Context) error { return ask(ctx, &there) })
+}
+
+// answered bounds how long something may take that a control plane answers.
+func answered(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	slow := fmt.Errorf("no answer of it all within %s", limit)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, slow)
+	defer cancel()
+	err := do(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return errors.Join(slow, err)
+	}
+	return err
 }
 
 // storesAgree reads the stores with the client certificate of the control plane.
@@ -117,7 +131,7 @@ func (r *runner) storesAgree(ctx context.Context, c *transition.Check) error {
 	defer done()
 	there := *c
 	there.Stores = stores
-	return local.StoresAgree(ctx, &there, nil)
+	return answered(ctx, r.Reading, func(ctx context.Context) error { return local.StoresAgree(ctx, &there, nil) })
 }
 
 // Keep keeps no record: hosted transitions hand nothing over.
@@ -134,5 +148,10 @@ func (r *runner) Look(ctx context.Context, _ string, w *transition.Watch) (map[s
 	defer done()
 	there := *w
 	there.Stores = stores
-	return r.Sights(ctx, &there)
+	var seen map[string]witness.Sight
+	err = answered(ctx, r.Within, func(ctx context.Context) (err error) {
+		seen, err = r.Sights(ctx, &there)
+		return err
+	})
+	return seen, err
 }

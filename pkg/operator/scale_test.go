@@ -116,6 +116,7 @@ func newFleet(tb testing.TB, size int) *fleet {
 		},
 	})
 	f.Reconciler = &Reconciler{Client: counted, Reader: reader, Events: silent{}, StepLimit: 15 * time.Minute,
+		Within: time.Minute, Reading: time.Minute,
 		Now: func() time.Time { return f.now }, Repair: time.Hour, Look: 2 * time.Second}
 	return f
 }

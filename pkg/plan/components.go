@@ -296,17 +296,14 @@ func directories(files ...string) []Mount {
 func named(mounts []Mount) []Mount {
 	slices.SortStableFunc(mounts, func(a, b Mount) int { return strings.Compare(a.Seen(), b.Seen()) })
 	var kept []Mount
+	at := map[string]int{} // of those that are kept, by where they are seen
 	for _, m := range mounts {
-		outer := slices.IndexFunc(kept, func(outer Mount) bool {
-			same := m.Seen() == outer.Seen()
-			return same || m.Seen() == m.Path && strings.HasPrefix(m.Path, strings.TrimSuffix(outer.Seen(), "/")+"/") &&
-				(m.ReadOnly || !outer.ReadOnly)
-		})
-		if outer < 0 {
-			kept = append(kept, m)
+		if outer, within := holder(m, kept, at); within {
+			kept[outer].join(m)
 			continue
 		}
-		kept[outer].join(m)
+		at[m.Seen()] = len(kept)
+		kept = append(kept, m)
 	}
 	taken := map[string]bool{}
 	for i := range kept {
@@ -319,6 +316,22 @@ func named(mounts []Mount) []Mount {
 		taken[kept[i].Name] = true
 	}
 	return kept
+}
+
+// holder is the first of some mounts in which another one lies, or that is seen at the same place.
+func holder(m Mount, kept []Mount, at map[string]int) (outer int, within bool) {
+	for i := 0; m.Seen() == m.Path && i < len(m.Path); i++ {
+		if m.Path[i] != '/' {
+			continue
+		}
+		for _, above := range []string{m.Path[:i], m.Path[:i+1]} {
+			if outer, there := at[above]; there && above != m.Path && (m.ReadOnly || !kept[outer].ReadOnly) {
+				return outer, true
+			}
+		}
+	}
+	outer, within = at[m.Seen()]
+	return outer, within
 }
 
 // join takes a mount that lies within this one, which is then known to be a directory, or is this one.
