@@ -298,6 +298,10 @@ func (r *reader) read() error {
 			continue
 		}
 		text, err := readFile(r.files, name)
+		if !r.made.read(len(text)) {
+			return fmt.Errorf("%s: the files up to this one hold more than %d bytes: is it the directory of the "+
+				"manifests or units?", name, limitReadBytes)
+		}
 		if errors.Is(err, errNotText) || errors.Is(err, errTooLarge) && startsBinary(r.files, name) {
 			r.note(name, "is ignored: it is not text")
 			continue

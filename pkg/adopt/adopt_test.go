@@ -486,3 +486,15 @@ func TestReadOfFilesOfOtherUsers(t *testing.T) {
 		}
 	}
 }
+
+// TestDirectoriesOfLongTextsAreRefused: what a directory holds is held in memory, file beside file.
+func TestDirectoriesOfLongTextsAreRefused(t *testing.T) {
+	long := &fstest.MapFile{Data: bytes.Repeat([]byte("x"), 1<<20)}
+	files := fstest.MapFS{}
+	for i := range 65 {
+		files[fmt.Sprintf("etc/kubernetes/manifests/%d", i)] = long
+	}
+	if _, err := adopt.Read(files, nil); err == nil || !strings.Contains(err.Error(), "hold more than 67108864 bytes") {
+		t.Errorf("reading them: %v", err)
+	}
+}

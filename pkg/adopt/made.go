@@ -6,8 +6,17 @@ import "fmt"
 // few bytes become gigabytes.
 const limitMadeBytes = 64 << 20
 
-// made is how much that is.
-type made struct{ bytes int }
+// limitReadBytes bounds the texts of files that are held together: far above what starts a control plane.
+const limitReadBytes = 64 << 20
+
+// made is how much that is, and how much was read.
+type made struct{ bytes, texts int }
+
+// read reports whether a text of so many bytes may be held beside the others.
+func (m *made) read(n int) bool {
+	m.texts += n
+	return m.texts <= limitReadBytes
+}
 
 // take reports whether there may be so many bytes more. After the first time that there may not, there may be none.
 func (m *made) take(n int) bool {
