@@ -73,7 +73,7 @@ func runCRDWebhook(ctx context.Context, req *crdWebhookRequest, streams Streams)
 	metrics := webhook.NewMetrics(registry)
 	source, err := webhook.Open(req.rules, metrics)
 	if err != nil {
-		return badInput(err, "fusionctl crd test RULES --crd FILE tries rules before they are served")
+		return badInput(err, rulesHint)
 	}
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT says nothing else
 		debug.SetMemoryLimit(req.limitMemory + programBytes)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
-	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/gateway"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
+	hubwebhook "github.com/kubefusion/fusionctl/pkg/hub/webhook"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy/webhook"
@@ -30,6 +31,7 @@ type gatewayRequest struct {
 	clusters       clusterFlags
 	serving        serverFlags
 	policy         string // file; "" for none
+	rules          string // directory; "" for none
 	audit          auditFlags
 	options        gateway.Options
 }
@@ -56,6 +58,9 @@ forwarded to the API servers with the certificate of a front proxy, so that each
 token counts on the sides that know it, unless spec.gateway.sharedIdentities says that a name is the same user on both.
 With --policy every request of a client is decided by an ABAC policy first; what no rule allows is forwarded to no side.
 The file is read again when it changes.
+
+With --conversion-rules custom resources are converted, too, by the rules files and CRDs of a directory, as those of
+fusionctl crd webhook. They are read again when they change.
 
 With --audit-log-path it records requests as an API server does, by the rules of --audit-policy-file: events of
 audit.k8s.io/v1, with the same audit ID as those of the API servers, and the side that answered as an annotation.
@@ -97,6 +102,7 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad input f
 		"loopback address of /metrics and /healthz, without TLS (default not)")
 	f.StringVar(&req.policy, "policy", "", "file of the ABAC policy of the gateway (default none: the sides "+
 		"alone decide)")
+	bindRules(f, &req.rules)
 	req.clusters.bind(f)
 	req.audit.bind(f)
 	f.DurationVar(&req.options.DiscoveryInterval, "discovery-interval", 5*time.Second,
@@ -148,6 +154,13 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	if err != nil {
 		return err
 	}
+	rules, err := openRules(req.rules)
+	if err != nil {
+		return err
+	}
+	if rules != nil {
+		req.options.Rules = func() gateway.Rules { return gateway.Rules(rules.Current()) }
+	}
 	var audited io.Closer
 	if req.options.Audit, audited, err = req.audit.open(streams); err != nil {
 		return err
@@ -165,6 +178,11 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 			if door != nil {
 				following.Go(func() {
 					followPolicy(ctx, door, req.options.DiscoveryInterval, req.options.Log, req.policy, g.PolicyRead)
+				})
+			}
+			if rules != nil {
+				following.Go(func() {
+					followRules(ctx, rules, req.options.DiscoveryInterval, req.options.Log, req.rules, g.RulesRead)
 				})
 			}
 			g.Run(ctx)
@@ -195,6 +213,39 @@ func (req *gatewayRequest) door(streams Streams) (*webhook.Source, error) {
 	}
 	req.options.Policy = func() authorizer.Authorizer { return source.Current().Authorizer }
 	return source, nil
+}
+
+// bindRules adds the flag for rules of custom resources.
+func bindRules(f *pflag.FlagSet, directory *string) {
+	f.StringVar(directory, "conversion-rules", "", "directory of rules files, and their CRDs, by which custom "+
+		"resources are converted (default none: built-in resources alone)")
+}
+
+// openRules opens the rules of a directory; nil for none.
+func openRules(directory string) (*hubwebhook.Source, error) {
+	if directory == "" {
+		return nil, nil
+	}
+	// The metrics are those of crd webhook; the gateway has one of its own.
+	source, err := hubwebhook.Open(directory, hubwebhook.NewMetrics(prometheus.NewRegistry()))
+	if err != nil {
+		return nil, badInput(err, rulesHint)
+	}
+	return source, nil
+}
+
+const rulesHint = "fusionctl crd test RULES --crd FILE tries rules before they are served"
+
+// followRules reads the rules of a directory again when they change. read gets the error of each time.
+func followRules(ctx context.Context, source *hubwebhook.Source, every time.Duration, log *slog.Logger,
+	directory string, read func(error)) {
+	source.Watch(ctx, every, func(err error) {
+		if read(err); err != nil {
+			log.Error("reload failed; previous rules stay in use", "directory", directory, "err", err)
+			return
+		}
+		log.Info("rules loaded", "directory", directory)
+	})
 }
 
 // clusterFlags name further clusters: a name and a kubeconfig each, in the same order.
@@ -237,6 +288,7 @@ type gatewayRoutesRequest struct {
 	legacy, modern string // kubeconfig files; both or none
 	cluster        string // "" for the pair
 	clusterConfig  string // kubeconfig file; "" for that of the spec
+	rules          string // directory; "" for none
 	output         string
 }
 
@@ -270,6 +322,8 @@ Without kubeconfigs the rows are those of the facts about both versions and of -
 resources, with the verbs of most. With both kubeconfigs they are what the API servers serve at the moment, custom
 resources and extension API servers included.
 
+With --conversion-rules custom resources are converted, too, by the rules files and CRDs of a directory.
+
 With --cluster they are those of one further cluster of spec.gateway.clusters, which is asked what it serves.
 
 Exit codes: 0 done, 1 discovery of an API server is incomplete, 2 bad usage or bad spec.`,
@@ -287,6 +341,7 @@ Exit codes: 0 done, 1 discovery of an API server is incomplete, 2 bad usage or b
 	f.StringVar(&req.modern, "modern-kubeconfig", "", "kubeconfig of the modern API server")
 	f.StringVar(&req.cluster, "cluster", "", "a further cluster, in place of the pair")
 	f.StringVar(&req.clusterConfig, "cluster-kubeconfig", "", "its kubeconfig (default that of spec.gateway.clusters)")
+	bindRules(f, &req.rules)
 	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
@@ -303,7 +358,7 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 		return err
 	}
 	runtime := p.Runtime()
-	converter, err := convert.New()
+	conversions, err := conversionsOf(req.rules)
 	if err != nil {
 		return err
 	}
@@ -318,11 +373,11 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 				return err
 			}
 		}
-		sources.Equivalents = converter.Equivalents
+		sources.Conversions = conversions
 		table, incomplete = routes.New(runtime, sources), sources.Gaps()
 	} else {
 		head.Source = "servers"
-		if table, incomplete, err = clusterRoutes(ctx, runtime, req, converter); err != nil {
+		if table, incomplete, err = clusterRoutes(ctx, runtime, req, conversions); err != nil {
 			return err
 		}
 	}
@@ -348,9 +403,26 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 	return incomplete
 }
 
+// conversionsOf is what is converted by the rules of a directory; built-in resources alone for "".
+func conversionsOf(directory string) (routes.Conversions, error) {
+	source, err := openRules(directory)
+	if err != nil {
+		return routes.Conversions{}, err
+	}
+	var rules gateway.Rules
+	if source != nil {
+		rules = gateway.Rules(source.Current())
+	}
+	_, conversions, err := gateway.Converting(rules)
+	if err != nil {
+		return conversions, badInput(err, rulesHint)
+	}
+	return conversions, nil
+}
+
 // clusterRoutes asks a further cluster what it serves. Errors: gaps in what it says are the second result.
 func clusterRoutes(ctx context.Context, p *plan.Runtime, req gatewayRoutesRequest,
-	converter *convert.Converter) (table *routes.Table, gaps, err error) {
+	conversions routes.Conversions) (table *routes.Table, gaps, err error) {
 	file := req.clusterConfig
 	if file == "" && p.Gateway != nil {
 		for _, further := range p.Gateway.Clusters {
@@ -375,7 +447,7 @@ func clusterRoutes(ctx context.Context, p *plan.Runtime, req gatewayRoutesReques
 	if err != nil {
 		return nil, nil, fmt.Errorf("cluster %s: %w", req.cluster, err)
 	}
-	return routes.Alone(pair.Side(req.cluster), result, converter.Equivalents), result.Gaps(), nil
+	return routes.Alone(pair.Side(req.cluster), result, conversions), result.Gaps(), nil
 }
 
 // servedBy asks both API servers what they serve.

@@ -107,6 +107,8 @@ var alerts = []Alert{
 		"answers of the gateway ({{ $labels.route }}) break off in the middle"},
 	{"gateway", "FusionctlGatewayPolicyBad", `min by (job, instance) (fusionctl_gateway_policy_good) == 0`, "5m",
 		"critical", "The gateway policy of {{ $labels.instance }} is invalid; the previous one is in use"},
+	{"gateway", "FusionctlGatewayRulesBad", `min by (job, instance) (fusionctl_gateway_rules_good) == 0`, "5m",
+		"critical", "The conversion rules of {{ $labels.instance }} are invalid; the previous ones are in use"},
 	{"gateway", "FusionctlGatewayAuditFails",
 		`sum by (job, instance) (increase(fusionctl_gateway_audit_errors_total[10m])) > 0`, "1m", "critical",
 		"{{ $labels.instance }}: events cannot be written to the gateway's audit log"},

@@ -89,7 +89,8 @@ func newAuditLog(g *Gateway) *auditLog {
 		return nil
 	}
 	a := &auditLog{Audit: *g.options.Audit, log: g.log, events: g.metrics.audited, errors: g.metrics.unaudited,
-		encoder: audit.Codecs.LegacyCodec(auditv1.SchemeGroupVersion), memory: g.memory, converter: g.converter}
+		encoder: audit.Codecs.LegacyCodec(auditv1.SchemeGroupVersion), memory: g.memory,
+		converter: g.converting.converter}
 	if a.LimitBytes <= 0 {
 		a.LimitBytes = limitEventBytes
 	}

@@ -127,9 +127,10 @@ func (g *Gateway) refreshCluster(ctx context.Context, c *cluster) {
 	}
 	c.failing = false
 	c.says(result.Identity.Version)
-	table := routes.Alone(c.name, result, g.converter.Equivalents)
+	converts := g.converts()
+	table := routes.Alone(c.name, result, converts.conversions)
 	c.current.Store(&view{table: table, documents: table.Documents(nil), live: map[pair.Side]*client.Live{
-		c.name: client.Fixed(negotiate.Of(serverOf(c.name), result), g.converter)}})
+		c.name: client.Fixed(negotiate.Of(serverOf(c.name), result), converts.converter)}})
 }
 
 // withoutCluster is the request as the cluster sees it that the path names, and the name of the cluster; "" where it

@@ -230,7 +230,7 @@ func TestAFurtherClusterThatIsSilent(t *testing.T) {
 	x.wants("GET", "/clusters/far/api/v1/namespaces", "", http.StatusServiceUnavailable, "not succeeded")
 }
 
-// metric is the value of a gauge or a counter: NAME{VALUE}, by the value of its only label.
+// metric is the value of a gauge or a counter: NAME{VALUE}, by the value of its only label, or NAME.
 func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -239,7 +239,11 @@ func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if len(m.GetLabel()) == 1 && f.GetName()+"{"+m.GetLabel()[0].GetValue()+"}" == name {
+			called := f.GetName()
+			for _, label := range m.GetLabel() {
+				called += "{" + label.GetValue() + "}"
+			}
+			if called == name {
 				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}

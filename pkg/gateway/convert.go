@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
+	"github.com/kubefusion/fusionctl/pkg/hub"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
@@ -53,18 +55,21 @@ func (g *Gateway) conversion(c *exchange, row *routes.Row, name pair.Side,
 			v.says(loss.Object, loss.Losses)
 			return nil
 		},
-		OnRead: v.says,
+		OnRead: v.says, Kept: []string{hub.KeptAnnotation},
 	})
 	return v
 }
 
 func (v *conversion) says(object string, losses []convert.Loss) {
 	for _, loss := range losses {
-		if len(v.said) == limitWarnings {
+		text := fmt.Sprintf("%s: %s is lost by conversion: %s", object, loss.Path, loss.Meaning)
+		switch {
+		case slices.Contains(v.said, text): // a write is converted again after a conflict
+		case len(v.said) == limitWarnings:
 			v.more++
-			continue
+		default:
+			v.said = append(v.said, text)
 		}
-		v.said = append(v.said, fmt.Sprintf("%s: %s is lost by conversion: %s", object, loss.Path, loss.Meaning))
 	}
 }
 
@@ -145,6 +150,8 @@ func unsent(side pair.Side, method string, err error) error {
 		return badRequest("%v", err)
 	case errors.As(err, &content) && method != http.MethodGet:
 		return invalid("%v", err)
+	case errors.As(err, &content): // as API servers say of an object that a webhook does not convert
+		return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, "%v", err)
 	}
 	return unreachable(side, err)
 }

@@ -65,10 +65,12 @@ func (g *Gateway) refresh(ctx context.Context) {
 	if !legacy.has || !modern.has {
 		return
 	}
+	converts := g.converts()
 	v := &view{live: map[pair.Side]*client.Live{}, table: routes.New(g.plan, routes.Sources{Legacy: legacy.served,
-		Modern: modern.served, Equivalents: g.converter.Equivalents})}
+		Modern: modern.served, Conversions: converts.conversions})}
 	for name, k := range g.known {
-		v.live[name] = client.Fixed(negotiate.Of("the "+string(name)+" API server", k.served.Result), g.converter)
+		v.live[name] = client.Fixed(negotiate.Of("the "+string(name)+" API server", k.served.Result),
+			converts.converter)
 	}
 	v.documents = v.table.Documents(map[pair.Side]bool{pair.Legacy: legacy.err != nil, pair.Modern: modern.err != nil})
 	g.current.Store(v)

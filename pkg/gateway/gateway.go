@@ -27,7 +27,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
-	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -51,6 +50,8 @@ type Options struct {
 	DiscoveryInterval time.Duration
 	// SharedIdentities: a user that one side's token stands for is the user of that name on the other side, too.
 	SharedIdentities bool
+	// Rules are those of the moment by which custom resources are converted; nil for none.
+	Rules func() Rules
 	// Policy decides about every request of a known client before anything is forwarded; nil allows all, so that the
 	// sides alone decide.
 	Policy func() authorizer.Authorizer
@@ -77,7 +78,9 @@ type Gateway struct {
 	strangers      flights           // of networks
 	watching       atomic.Int64
 	infos          request.RequestInfoFactory
-	converter      *convert.Converter
+
+	convertingMu sync.Mutex
+	converting   *converting
 
 	openAPI2 openAPI2
 
@@ -114,8 +117,12 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		flights: flights{of: map[string]*flight{}}, strangers: flights{of: map[string]*flight{}},
 		infos: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")}}
+	g.converting = &converting{}
+	if o.Rules != nil {
+		g.converting.rules = o.Rules()
+	}
 	var err error
-	if g.converter, err = convert.New(); err != nil {
+	if g.converting.converter, g.converting.conversions, err = Converting(g.converting.rules); err != nil {
 		return nil, err
 	}
 	if g.log == nil {

@@ -15,6 +15,7 @@ type metrics struct {
 	stale    *prometheus.GaugeVec
 	clusters *prometheus.GaugeVec
 	policy   prometheus.Gauge
+	rules    prometheus.Gauge
 
 	audited, unaudited prometheus.Counter
 }
@@ -39,11 +40,14 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m.policy = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fusionctl_gateway_policy_good",
 		Help: "0 while an earlier policy decides, because the file is invalid; 1 without a policy."})
 	m.policy.Set(1)
+	m.rules = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fusionctl_gateway_rules_good",
+		Help: "0 while earlier rules convert custom resources, because the files are invalid; 1 without rules."})
+	m.rules.Set(1)
 	m.audited = prometheus.NewCounter(prometheus.CounterOpts{Name: "fusionctl_gateway_audit_events_total",
 		Help: "Events written to the audit log."})
 	m.unaudited = prometheus.NewCounter(prometheus.CounterOpts{Name: "fusionctl_gateway_audit_errors_total",
 		Help: "Events that could not be written to the audit log."})
-	registry.MustRegister(m.requests, m.seconds, m.stale, m.clusters, m.policy, m.audited, m.unaudited)
+	registry.MustRegister(m.requests, m.seconds, m.stale, m.clusters, m.policy, m.rules, m.audited, m.unaudited)
 	return m
 }
 

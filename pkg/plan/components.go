@@ -371,6 +371,8 @@ func mounts(c *Component, extra []spec.Mount, configs []Kubeconfig) []Mount {
 	for _, arg := range c.Args {
 		if ReadsFile(arg.Name) {
 			list = append(list, directories(arg.Value)...)
+		} else if readDirectoryFlags[kubever.FlagName(arg.Name)] {
+			list = append(list, Mount{Path: arg.Value, ReadOnly: true, Directory: true})
 		} else if writtenFlags[kubever.FlagName(arg.Name)] {
 			if path.IsAbs(arg.Value) {
 				list = append(list, Mount{Path: path.Dir(arg.Value), Directory: true})
@@ -397,6 +399,9 @@ var ownFileFlags = map[string]bool{
 func ReadsFile(flag string) bool {
 	return kubever.ReadsFile(flag) || ownFileFlags[kubever.FlagName(flag)]
 }
+
+// readDirectoryFlags are the flags whose value is a directory that the component reads.
+var readDirectoryFlags = map[string]bool{"conversion-rules": true}
 
 // writtenFlags are the flags whose value is a file that the component writes.
 var writtenFlags = map[string]bool{"audit-log-path": true, "log-file": true}

@@ -398,8 +398,8 @@ type GatewayCluster struct {
 
 // GatewayFlags are the flags of `fusionctl gateway` that extraArgs may name; the plan says the others.
 var GatewayFlags = []string{"audit-log-compress", "audit-log-maxage", "audit-log-maxbackup", "audit-log-maxsize",
-	"audit-log-mode", "audit-log-path", "audit-policy-file", "discovery-interval", "metrics-listen", "policy",
-	"user-requests", "user-watches", "verbose"}
+	"audit-log-mode", "audit-log-path", "audit-policy-file", "conversion-rules", "discovery-interval", "metrics-listen",
+	"policy", "user-requests", "user-watches", "verbose"}
 
 // Controllers is `fusionctl controllers` as a component of the control plane: a garbage collector and a namespace
 // controller that see both sides, one process on each of its hosts, of which one acts.

@@ -50,7 +50,7 @@ func (v *validator) gateway() {
 		v.flagOf(at+".name", arg.Name, GatewayFlags, ofGateway)
 		named[arg.Name] = true
 		switch arg.Name {
-		case "policy", "audit-policy-file":
+		case "policy", "audit-policy-file", "conversion-rules":
 			v.absolute(at+".value", arg.Value, true)
 		case "audit-log-path":
 			if arg.Value != "-" {

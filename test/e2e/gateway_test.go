@@ -47,6 +47,7 @@ const gatewayAccess = access +
   - {subjects: [{kind: Group, name: developers}], nonResourcePaths: ["*"], readOnly: true}
   - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [events, nodes]}
   - {subjects: [{kind: Group, name: developers}], apiGroups: [coordination.k8s.io], resources: [leases]}
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [restaurant.example.com], resources: ["*"]}
 `
 
 // gatewayRules are what the legacy side allows to both.
@@ -67,8 +68,8 @@ var gatewayRules = map[string][]object{
 			"verbs": []string{"get"}},
 	},
 	"developers": {
-		{"apiGroups": []string{"", "apps", "batch", "extensions", "coordination.k8s.io"}, "resources": []string{"*"},
-			"verbs": []string{"*"}},
+		{"apiGroups": []string{"", "apps", "batch", "extensions", "coordination.k8s.io",
+			"restaurant.example.com"}, "resources": []string{"*"}, "verbs": []string{"*"}},
 		{"nonResourceURLs": []string{"*"}, "verbs": []string{"get"}},
 	},
 }
@@ -133,7 +134,8 @@ func startGateway(t *testing.T, s rig.PairSpec) *gatewayed {
 		"--modern-kubeconfig", modern, "--proxy-cert", g.Place(g.Plan.PKI.ProxyClientCert),
 		"--proxy-key", g.Place(g.Plan.PKI.ProxyClientKey), "--tls-cert", cert, "--tls-key", key,
 		"--client-ca", r.PKI.File("ca.crt"), "--listen", fmt.Sprintf("127.0.0.1:%d", port),
-		"--discovery-interval", "1s", "--cluster", "edge", "--cluster-kubeconfig", g.edge})
+		"--discovery-interval", "1s", "--cluster", "edge", "--cluster-kubeconfig", g.edge,
+		"--conversion-rules", "../../examples/pizza"})
 	ready := r.ClientOf(g.url, "alice", "developers")
 	process.Wait("become ready", func(ctx context.Context) error {
 		return ready.Call(ctx, http.MethodGet, "/readyz", nil, nil)
@@ -250,6 +252,7 @@ func TestGatewayServesBothSides(t *testing.T) {
 	for _, kubectl := range kubectls {
 		t.Run("kubectl "+kubectl.String(), func(t *testing.T) { g.with(t, kubectl).worksOnBothSides(t) })
 	}
+	t.Run("custom resources", func(t *testing.T) { g.customResources(t) })
 	t.Run("controller-runtime", func(t *testing.T) { g.manages(t) })
 	t.Run("informers", func(t *testing.T) { g.informs(t) })
 	t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t, true) })

@@ -174,6 +174,7 @@ fusionctl_gateway_requests_total{job="a",instance="i",route="none",code="501"} 0
 fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="503"} 2x120
 fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="aborted"} 2x120
 fusionctl_gateway_policy_good{job="a",instance="i"} 1x120
+fusionctl_gateway_rules_good{job="a",instance="i"} 1x120
 fusionctl_gateway_audit_errors_total{job="a",instance="i"} 3x120
 fusionctl_operator_backed_up{job="a",control_plane="c"} 1x120
 fusionctl_operator_backup_timestamp_seconds{job="a",control_plane="c"} 0x120
@@ -235,6 +236,7 @@ var bad = map[string][2]string{
 	"FusionctlGatewayAborted": {`fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="aborted"`,
 		`} 0+1x120`},
 	"FusionctlGatewayPolicyBad":  {"fusionctl_gateway_policy_good{", `job="a",instance="i"} 0x120`},
+	"FusionctlGatewayRulesBad":   {"fusionctl_gateway_rules_good{", `job="a",instance="i"} 0x120`},
 	"FusionctlGatewayAuditFails": {"fusionctl_gateway_audit_errors_total{", `job="a",instance="i"} 0+1x120`},
 	"FusionctlGatewayAbsent":     {"fusionctl_gateway_discovery_stale{", ""},
 

@@ -40,6 +40,9 @@ type Options struct {
 	// OnRead, when it is set, is told of what the asked version cannot show of objects in an answer. Those of a watch
 	// are not among them.
 	OnRead func(object string, losses []convert.Loss)
+	// Kept are annotations in which a conversion keeps for its way back what the asked version has no field for. A
+	// write that leaves one out, as that of a manifest does, leaves it as it is.
+	Kept []string
 }
 
 // Transport converts what goes over next to the server that live negotiates with, as Config does. path is that of the

@@ -203,8 +203,33 @@ func (c *call) update() (*http.Response, error) {
 		if wanted != "" && wanted != resourceVersion(current) {
 			return changed, nil // the server says that it is in conflict
 		}
+		if kindOf(current) == c.answer.As && len(c.options.Kept) > 0 {
+			seen, _, err := c.convert(current, c.answer.Asked)
+			if err != nil {
+				return nil, fmt.Errorf("%s: converting the object: %w", c.request(), err)
+			}
+			if c.keep(seen, object) {
+				if changed, err = c.outgoing(object); err != nil {
+					return nil, err
+				}
+			}
+		}
 		return c.carried(current, changed)
 	})
+}
+
+// keep gives an object the annotations that a conversion wrote and that it does not have; false where it has them all.
+func (c *call) keep(seen, object map[string]any) (changed bool) {
+	for _, name := range c.options.Kept {
+		value, found, err := unstructured.NestedString(seen, "metadata", "annotations", name)
+		_, has, _ := unstructured.NestedString(object, "metadata", "annotations", name)
+		if !found || err != nil || has {
+			continue
+		}
+		// Where the metadata are no object the server says so.
+		changed = unstructured.SetNestedField(object, value, "metadata", "annotations", name) == nil || changed
+	}
+	return changed
 }
 
 // write reads the object, lets change say what to put in its place, and puts it there; again after a conflict, unless
@@ -375,6 +400,7 @@ func (c *call) patch() (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
+		c.keep(before, after)
 		if version := resourceVersion(after); version != "" && version != resourceVersion(before) {
 			return nil, apierrors.NewConflict(c.about.groupResource(), c.about.name,
 				errors.New("the object has been modified; please apply your changes to the latest version and try "+

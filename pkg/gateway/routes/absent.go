@@ -3,6 +3,7 @@ package routes
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -28,14 +29,47 @@ var absent = sync.OnceValue(func() []kubever.APIResource {
 	return list
 })
 
+// absent are the resources that have no row yet: built-in ones, and the versions of custom ones that rules convert.
+// What a server announces and does not list is not among them.
+func (t *Table) absent(custom []Custom) iter.Seq[*discovery.Resource] {
+	return func(yield func(*discovery.Resource) bool) {
+		var all []*discovery.Resource
+		for _, a := range absent() {
+			all = append(all, &discovery.Resource{GroupVersion: a.GroupVersion, Name: a.Name, Kind: a.Kind,
+				Namespaced: a.Namespaced})
+		}
+		for _, c := range custom {
+			for _, v := range c.Versions {
+				all = append(all, &discovery.Resource{GroupVersion: schema.GroupVersion{Group: c.Group, Version: v},
+					Name: c.Resource, Kind: c.Kind, Namespaced: c.Namespaced})
+			}
+		}
+		for _, asked := range all {
+			if t.Row(asked.GroupVersionResource()) != nil {
+				continue
+			}
+			if _, err := t.Silent(asked.GroupVersion); err != nil {
+				continue
+			}
+			if asked.Singular = strings.ToLower(asked.Kind); !yield(asked) {
+				return
+			}
+		}
+	}
+}
+
 // absent routes a resource in a version that no side serves, by conversion on every side that the request needs; nil
 // where that is not possible.
-func (b *builder) absent(a *kubever.APIResource) *Row {
-	stored := b.stored[a.GroupResource()]
+func (b *builder) absent(asked *discovery.Resource) *Row {
+	stored := b.stored[asked.GroupResource()]
+	if stored == nil && !builtIn[asked.GroupResource()] { // of another group, each is a resource of its own
+		custom := b.plan.CustomResources
+		custom.Name, custom.Groups = asked.Name, []string{asked.Group}
+		stored = &custom
+	}
 	if stored == nil || b.sources.Equivalents == nil {
 		return nil
 	}
-	asked := askedFor(a)
 	as := map[pair.Side]*discovery.Resource{}
 	for _, side := range pair.Sides() {
 		served := b.sources.Of(side)
@@ -43,10 +77,13 @@ func (b *builder) absent(a *kubever.APIResource) *Row {
 			return nil
 		}
 		found, err := b.converted(side, asked)
-		if err == nil && found != nil && b.stored[found.GroupResource()] == stored &&
+		if err == nil && found != nil && found.Name == stored.Name && slices.Contains(stored.Groups, found.Group) &&
 			!served.Extensions[found.GroupVersion] {
 			as[side] = found
 		}
+	}
+	if len(as) == 0 {
+		return nil
 	}
 	row := &Row{Way: Converted}
 	switch has := b.owners(stored); {
@@ -87,21 +124,15 @@ func (b *builder) absent(a *kubever.APIResource) *Row {
 		}
 		slices.Sort(row.Verbs)
 	}
-	row.Subresources = subresourcesOf(a, read, write)
+	row.Subresources = subresourcesOf(asked, read, write)
 	return row
-}
-
-// askedFor is a resource in a version that no server describes.
-func askedFor(a *kubever.APIResource) *discovery.Resource {
-	return &discovery.Resource{GroupVersion: a.GroupVersion, Name: a.Name, Kind: a.Kind, Namespaced: a.Namespaced,
-		Singular: strings.ToLower(a.Kind)}
 }
 
 // subresourcesOf are those of a resource that is converted to what is read and written: they have the kinds of the
 // asked version.
-func subresourcesOf(a *kubever.APIResource, read, write *discovery.Resource) (list []discovery.Subresource) {
-	for name, kind := range map[string]schema.GroupVersionKind{"status": a.WithKind(a.Kind),
-		"scale": kubever.ScaleKind(a.GroupVersion)} {
+func subresourcesOf(asked, read, write *discovery.Resource) (list []discovery.Subresource) {
+	for name, kind := range map[string]schema.GroupVersionKind{"status": asked.WithKind(asked.Kind),
+		"scale": kubever.ScaleKind(asked.GroupVersion)} {
 		named := func(s discovery.Subresource) bool { return s.Name == name }
 		i, j := slices.IndexFunc(read.Subresources, named), slices.IndexFunc(write.Subresources, named)
 		if i >= 0 && j >= 0 {

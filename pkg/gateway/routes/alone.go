@@ -12,12 +12,11 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// Alone computes the table of one API server that is no side of a pair: it serves what it has, and built-in resources
-// in versions that it does not have by conversion. Where rows of a pair name a side, these name the server.
-func Alone(name pair.Side, result *discovery.Result,
-	equivalents func(schema.GroupVersionKind) []schema.GroupVersionKind) *Table {
+// Alone computes the table of one API server that is no side of a pair: it serves what it has, and what is converted in
+// versions that it does not have. Where rows of a pair name a side, these name the server.
+func Alone(name pair.Side, result *discovery.Result, conversions Conversions) *Table {
 	called := fmt.Sprintf("cluster %q", string(name))
-	b := builder{sources: Sources{Modern: Served{Result: result}, Equivalents: equivalents},
+	b := builder{sources: Sources{Modern: Served{Result: result}, Conversions: conversions},
 		servers: map[pair.Side]*negotiate.Server{name: negotiate.Of(called, result)}}
 	t := &Table{index: map[schema.GroupVersionResource]int{}}
 	for _, r := range result.Resources {
@@ -26,19 +25,9 @@ func Alone(name pair.Side, result *discovery.Result,
 		}
 	}
 	t.hears(name, result)
-	others := absent()
-	for i := range others {
-		a := &others[i]
-		gvr := a.WithResource(a.Name)
-		if _, known := t.index[gvr]; known {
-			continue
-		}
-		if _, err := t.Silent(gvr.GroupVersion()); err != nil {
-			continue
-		}
-		asked := askedFor(a)
+	for asked := range t.absent(conversions.Custom) {
 		found, err := b.converted(name, asked)
-		if err != nil || found == nil || !oneResource(a.GroupResource(), found.GroupResource()) {
+		if err != nil || found == nil || !oneResource(asked.GroupResource(), found.GroupResource()) {
 			continue
 		}
 		row := Row{Resource: *asked, Way: Converted, Read: name, Write: name,
@@ -46,7 +35,7 @@ func Alone(name pair.Side, result *discovery.Result,
 				found.GroupVersion)}
 		row.convert(name, found)
 		row.Verbs = slices.Sorted(slices.Values(found.Verbs))
-		row.Subresources = subresourcesOf(a, found, found)
+		row.Subresources = subresourcesOf(asked, found, found)
 		t.add(row)
 	}
 	return t
@@ -54,6 +43,9 @@ func Alone(name pair.Side, result *discovery.Result,
 
 // oneResource reports whether two names are of the same objects.
 func oneResource(a, b schema.GroupResource) bool {
+	if a == b {
+		return true
+	}
 	x, known := kubever.ResourceFor(a)
 	y, also := kubever.ResourceFor(b)
 	return known && also && x.Key == y.Key

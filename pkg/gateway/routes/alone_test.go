@@ -19,7 +19,7 @@ func TestAServerAlone(t *testing.T) {
 	}
 	facts := Facts(planOf(t, "1.6", "1.36"))
 	old := facts.Legacy.Result
-	table := Alone("edge", old, converter.Equivalents)
+	table := Alone("edge", old, Conversions{Equivalents: converter.Equivalents})
 	for asked, want := range map[schema.GroupVersionResource]string{
 		{Group: "apps", Version: "v1", Resource: "deployments"}:                 "apps/v1beta1 autoscaling/v1",
 		{Group: "apps", Version: "v1beta2", Resource: "deployments"}:            "apps/v1beta1 apps/v1beta2",
@@ -54,7 +54,7 @@ func TestAServerAlone(t *testing.T) {
 	}
 	// While it does not say what a group has, nothing is made of what it may have.
 	old.Failed = map[schema.GroupVersion]error{{Group: "extensions", Version: "v1beta1"}: errors.New("starting")}
-	table = Alone("edge", old, converter.Equivalents)
+	table = Alone("edge", old, Conversions{Equivalents: converter.Equivalents})
 	if row := table.Row(schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1",
 		Resource: "ingresses"}); row != nil {
 		t.Errorf("a row of half a discovery: %+v", row)

@@ -86,8 +86,24 @@ type Served struct {
 // Sources are what both sides serve.
 type Sources struct {
 	Legacy, Modern Served
+	Conversions
+}
+
+// Conversions are what is converted. The zero value is nothing.
+type Conversions struct {
 	// Equivalents are the kinds to and from which one is converted; nil for no conversion.
 	Equivalents func(schema.GroupVersionKind) []schema.GroupVersionKind
+	// Custom are the custom resources among them. Those of a server are in no table of facts, so that the versions that
+	// no side serves have to be named.
+	Custom []Custom
+}
+
+// Custom is a custom resource that is converted between its versions.
+type Custom struct {
+	schema.GroupResource
+	Kind       string
+	Namespaced bool
+	Versions   []string // the newest first
 }
 
 // Of returns what the side serves.
@@ -157,16 +173,8 @@ func New(p *plan.Runtime, s Sources) *Table {
 		}
 		t.hears(side, s.Of(side).Result)
 	}
-	others := absent()
-	for i := range others {
-		gvr := others[i].WithResource(others[i].Name)
-		if _, known := t.index[gvr]; known {
-			continue
-		}
-		if _, err := t.Silent(gvr.GroupVersion()); err != nil {
-			continue
-		}
-		if row := b.absent(&others[i]); row != nil {
+	for asked := range t.absent(s.Custom) {
+		if row := b.absent(asked); row != nil {
 			t.add(*row)
 		}
 	}

@@ -194,6 +194,68 @@ func TestStreamsOfOldKubeletsGoThroughTheLegacySide(t *testing.T) {
 	}
 }
 
+// Custom resources are served in every version that rules convert, whichever of them a side has.
+func TestCustomResourcesAreConverted(t *testing.T) {
+	p := planOf(t, "1.15", "1.36")
+	facts := Facts(p)
+	kind := func(v string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: "example.com", Version: v, Kind: "Pizza"}
+	}
+	versions := []string{"v1", "v1beta1", "v1alpha1"}
+	conversions := Conversions{Equivalents: func(asked schema.GroupVersionKind) (others []schema.GroupVersionKind) {
+		for _, v := range versions {
+			if kind(v) != asked && asked.GroupKind() == kind(v).GroupKind() {
+				others = append(others, kind(v))
+			}
+		}
+		return others
+	}, Custom: []Custom{{GroupResource: schema.GroupResource{Group: "example.com", Resource: "pizzas"}, Kind: "Pizza",
+		Namespaced: true, Versions: versions}}}
+	for _, tc := range []struct {
+		name           string
+		legacy, modern []discovery.Resource
+		version        string
+		way            Way
+		as             string // side=version, sorted
+	}{
+		{"one version each: the modern one", []discovery.Resource{custom("v1alpha1", true, "get", "list")},
+			[]discovery.Resource{custom("v1", true, "get", "list")}, "v1", Both, "legacy=v1alpha1"},
+		{"one version each: the legacy one", []discovery.Resource{custom("v1alpha1", true, "get", "list")},
+			[]discovery.Resource{custom("v1", true, "get", "list")}, "v1alpha1", Both, "modern=v1"},
+		{"one version each: a third one", []discovery.Resource{custom("v1alpha1", true, "get", "list")},
+			[]discovery.Resource{custom("v1", true, "get", "list")}, "v1beta1", Both, "legacy=v1alpha1 modern=v1"},
+		{"of one side alone", nil, []discovery.Resource{custom("v1", true, "get", "list")}, "v1alpha1", Converted,
+			"modern=v1"},
+		{"of neither", nil, nil, "v1", "", ""},
+		{"another scope", nil, []discovery.Resource{custom("v1", false, "get", "list")}, "v1alpha1", "", ""},
+	} {
+		table := New(p, Sources{Legacy: served(facts.Legacy, tc.legacy...), Modern: served(facts.Modern, tc.modern...),
+			Conversions: conversions})
+		row := table.Row(schema.GroupVersionResource{Group: "example.com", Version: tc.version, Resource: "pizzas"})
+		if row == nil || tc.way == "" {
+			if row != nil || tc.way != "" {
+				t.Errorf("%s: %+v, want the way %q", tc.name, row, tc.way)
+			}
+			continue
+		}
+		var as []string
+		for _, side := range pair.Sides() {
+			if gvr, ok := row.As[side]; ok {
+				as = append(as, string(side)+"="+gvr.Version)
+			}
+		}
+		if row.Way != tc.way || strings.Join(as, " ") != tc.as || !slices.Equal(row.Verbs, []string{"get", "list"}) {
+			t.Errorf("%s: %s, %q, %v; want %s, %q", tc.name, row.Way, as, row.Verbs, tc.way, tc.as)
+		}
+	}
+	result := served(facts.Modern, custom("v1", true, "get", "list")).Result
+	row := Alone("edge", result, conversions).Row(schema.GroupVersionResource{Group: "example.com",
+		Version: "v1alpha1", Resource: "pizzas"})
+	if row == nil || row.Way != Converted || row.As["edge"].Version != "v1" {
+		t.Errorf("of a further cluster: %+v, want it converted to v1", row)
+	}
+}
+
 // Each version of a side is served for all objects, where the other side's are converted.
 func TestVersionsAreConverted(t *testing.T) {
 	converter, err := convert.New()
