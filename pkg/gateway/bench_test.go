@@ -5,41 +5,63 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// measured is a gateway behind TLS, as its sides are, and a client of all three.
+// measured is a gateway behind TLS and HTTP/2, as its sides are, and a client of all three.
 type measured struct {
 	*fixture
 	client *http.Client
 	at     string
+	bare   string // the modern side behind nothing but a reverse proxy: what any proxy takes
 }
 
 func newMeasured(b *testing.B) *measured {
 	b.Helper()
 	m := &measured{fixture: newFixture(b, func(o *Options) { o.Requests = 100 })}
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	roots := x509.NewCertPool()
+	serve := func(h http.HandlerFunc) string {
+		server := httptest.NewUnstartedServer(h)
+		server.EnableHTTP2 = true
+		server.StartTLS()
+		b.Cleanup(server.Close)
+		roots.AddCert(server.Certificate())
+		return server.URL
+	}
+	m.at = serve(func(w http.ResponseWriter, r *http.Request) {
 		r.TLS.VerifiedChains = [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "alice"}, Raw: []byte{1},
 			NotAfter: time.Now().Add(time.Hour)}}}
 		m.gateway.ServeHTTP(w, r)
-	}))
-	b.Cleanup(server.Close)
-	m.at = server.URL
-	roots := x509.NewCertPool()
-	for _, s := range []*httptest.Server{server, m.legacy.server, m.modern.server} {
-		roots.AddCert(s.Certificate())
+	})
+	for _, s := range []*fakeSide{m.legacy, m.modern} {
+		roots.AddCert(s.server.Certificate())
 	}
-	m.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
-		DisableCompression: true, MaxIdleConnsPerHost: 10}}
-	b.Cleanup(m.client.CloseIdleConnections)
+	transport := func() *http.Transport {
+		t := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true,
+			ForceAttemptHTTP2: true}
+		b.Cleanup(t.CloseIdleConnections)
+		return t
+	}
+	m.client = &http.Client{Transport: transport()}
+	to, err := url.Parse(m.modern.server.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m.bare = serve((&httputil.ReverseProxy{Transport: transport(), BufferPool: wholeBuffers,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}).ServeHTTP)
 	return m
 }
 
@@ -55,26 +77,37 @@ func (m *measured) get(b *testing.B, url string) {
 	}
 }
 
-// against measures one thing against another, in turns, so that what else the machine does is in both. of-direct is
-// the share of the direct throughput, p50-more-ms what the median takes longer.
-func against(b *testing.B, direct, through func()) {
+// against measures one thing against others, in turns, so that what else the machine does is in all. of-NAME is the
+// share of the other's throughput, p50-more-ms what the median takes longer than that of the first of them.
+func against(b *testing.B, through func(), names []string, others ...func()) {
 	b.Helper()
-	direct()
-	through()
-	var took [2][]float64
-	var sum [2]float64
+	runs := append([]func(){through}, others...)
+	took, sum := make([][]float64, len(runs)), make([]float64, len(runs))
+	for _, run := range runs {
+		run()
+	}
 	for b.Loop() {
-		for i, run := range []func(){direct, through} {
+		for i, run := range runs {
 			began := time.Now()
 			run()
 			ms := float64(time.Since(began)) / float64(time.Millisecond)
 			took[i], sum[i] = append(took[i], ms), sum[i]+ms
 		}
 	}
-	slices.Sort(took[0])
-	slices.Sort(took[1])
-	b.ReportMetric(sum[0]/sum[1], "of-direct")
-	b.ReportMetric(took[1][len(took[1])/2]-took[0][len(took[0])/2], "p50-more-ms")
+	for _, list := range took {
+		slices.Sort(list)
+	}
+	for i, name := range names {
+		b.ReportMetric(sum[i+1]/sum[0], "of-"+name)
+	}
+	b.ReportMetric(took[0][len(took[0])/2]-took[1][len(took[1])/2], "p50-more-ms")
+}
+
+// proxied measures what is passed on against a direct connection and against a bare proxy.
+func (m *measured) proxied(b *testing.B, path string) {
+	b.Helper()
+	against(b, func() { m.get(b, m.at+path) }, []string{"direct", "bare"},
+		func() { m.get(b, m.modern.server.URL+path) }, func() { m.get(b, m.bare+path) })
 }
 
 func listOf(kind, version string, count int, item func(i int) string) string {
@@ -104,28 +137,44 @@ func BenchmarkGateway(b *testing.B) {
 	b.Run("get", func(b *testing.B) {
 		m := newMeasured(b)
 		m.modern.say("GET "+pods+"/p", http.StatusOK, pod(1))
-		against(b, func() { m.get(b, m.modern.server.URL+pods+"/p") }, func() { m.get(b, m.at+pods+"/p") })
+		m.proxied(b, pods+"/p")
 	})
 	b.Run("list 10000 pods", func(b *testing.B) {
 		m := newMeasured(b)
 		m.modern.say("GET "+pods, http.StatusOK, listOf("Pod", "v1", 10_000, pod))
-		against(b, func() { m.get(b, m.modern.server.URL+pods) }, func() { m.get(b, m.at+pods) })
+		m.proxied(b, pods)
 	})
 	b.Run("merged list 2x10000", func(b *testing.B) {
 		m := newMeasured(b)
 		m.legacy.say("GET "+collection, http.StatusOK, listOf("Deployment", "apps/v1", 10_000, workload("l")))
 		m.modern.say("GET "+collection, http.StatusOK, listOf("Deployment", "apps/v1", 10_000, workload("m")))
-		against(b, func() {
+		against(b, func() { m.get(b, m.at+collection) }, []string{"direct"}, func() {
 			m.get(b, m.legacy.server.URL+collection)
 			m.get(b, m.modern.server.URL+collection)
-		}, func() { m.get(b, m.at+collection) })
+		})
 	})
 	b.Run("converted list 2x1000", func(b *testing.B) {
 		m := newMeasured(b)
-		m.legacy.say("GET "+collection, http.StatusOK, listOf("Deployment", "apps/v1", 1000, workload("l")))
-		m.modern.say("GET "+collection, http.StatusOK, listOf("Deployment", "apps/v1", 1000, workload("m")))
+		legacy := listOf("Deployment", "apps/v1", 1000, workload("l"))
+		modern := listOf("Deployment", "apps/v1", 1000, workload("m"))
+		m.legacy.say("GET "+collection, http.StatusOK, legacy)
+		m.modern.say("GET "+collection, http.StatusOK, modern)
 		beta := strings.Replace(collection, "/v1/", "/v1beta2/", 1)
-		against(b, func() { m.get(b, m.at+collection) }, func() { m.get(b, m.at+beta) })
+		// What cannot be avoided: to decode and to encode what is converted.
+		against(b, func() { m.get(b, m.at+beta) }, []string{"direct", "decode-and-encode"}, func() {
+			m.get(b, m.legacy.server.URL+collection)
+			m.get(b, m.modern.server.URL+collection)
+		}, func() {
+			for _, text := range []string{legacy, modern} {
+				var list map[string]any
+				if err := utiljson.Unmarshal([]byte(text), &list); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := json.Marshal(list); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	})
 }
 

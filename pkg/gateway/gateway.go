@@ -87,6 +87,8 @@ type Gateway struct {
 	known   map[pair.Side]*known // of refresh alone
 	current atomic.Pointer[view]
 	done    context.Context // ends with the gateway: watches end then
+
+	eventTimeout time.Duration
 }
 
 // limitMemory bounds what lists and objects that are made one hold at a time.
@@ -114,7 +116,8 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 	g := &Gateway{plan: p, options: o, sides: map[pair.Side]*side{}, log: o.Log, metrics: newMetrics(registry),
 		memory: webserver.NewBudget(limitMemory), clusterMemory: webserver.NewBudget(limitClusterMemory),
 		clusters: map[string]*cluster{}, known: map[pair.Side]*known{}, done: context.Background(),
-		flights: flights{of: map[string]*flight{}}, strangers: flights{of: map[string]*flight{}},
+		eventTimeout: eventTimeout,
+		flights:      flights{of: map[string]*flight{}}, strangers: flights{of: map[string]*flight{}},
 		infos: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")}}
 	g.converting = &converting{}
@@ -134,7 +137,8 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		if err != nil {
 			return nil, err
 		}
-		s.headers, s.others = believed(p.Side(name)), believed(p.Side(name.Other()))
+		s.headers = believed(p.Side(name))
+		s.claims = claimsOf(s.headers, believed(p.Side(name.Other())))
 		s.says(p.Side(name).Version)
 		g.sides[name], servers[name], g.known[name] = s, s.own, &known{}
 	}
@@ -333,7 +337,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, c *exchange, name
 	c.route(name, route)
 	how := passing{prefix: prefix, proxied: c.proxied()}
 	if c.info.Verb == "watch" {
-		how.done = g.done
+		how.done, w = g.done, timed{w, g.eventTimeout}
 	}
 	return g.passOver(w, r, c, name, how)
 }

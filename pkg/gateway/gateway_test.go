@@ -67,7 +67,7 @@ func newFakeSide(t testing.TB, version string) *fakeSide {
 	} {
 		f.say("GET "+path, http.StatusOK, body)
 	}
-	f.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		f.mu.Lock()
 		f.asked, f.bodies = append(f.asked, r), append(f.bodies, string(body))
@@ -79,6 +79,8 @@ func newFakeSide(t testing.TB, version string) *fakeSide {
 		}
 		page(w, r)
 	}))
+	_, f.server.EnableHTTP2 = t.(*testing.B) // as API servers; tests break connections, which HTTP/2 shares
+	f.server.StartTLS()
 	t.Cleanup(f.server.Close)
 	return f
 }

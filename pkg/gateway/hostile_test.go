@@ -222,7 +222,8 @@ func TestHeadersThatEitherSideBelievesAreNotTheClients(t *testing.T) {
 	const pods = "/api/v1/namespaces/a/pods"
 	modern := x.gateway.sides[pair.Modern]
 	modern.headers = plan.ProxyHeaders{UID: []string{"X-Uid"}}
-	modern.others = plan.ProxyHeaders{User: []string{"X-Name"}, Group: []string{"X-Team"}, Extra: []string{"X-More-"}}
+	modern.claims = claimsOf(modern.headers, plan.ProxyHeaders{User: []string{"X-Name"}, Group: []string{"X-Team"},
+		Extra: []string{"X-More-"}})
 	x.modern.say("GET "+pods, http.StatusOK, "{}")
 	x.wants("GET", pods, "", http.StatusOK, "{}", "X-Uid: 0", "X-Name: root", "X-Team: system:masters",
 		"X-More-Scopes: all")

@@ -281,21 +281,41 @@ func believed(servers *plan.APIServers) plan.ProxyHeaders {
 	return *servers.ProxyHeaders
 }
 
+// claims are headers by which a client could say who it is: those that a side believes of a front proxy, of either side.
+type claims struct{ names, prefixes []string }
+
+func claimsOf(believed ...plan.ProxyHeaders) claims {
+	c := claims{prefixes: []string{"X-Remote-", "X-Forwarded-"}}
+	for _, h := range believed {
+		c.names = slices.Concat(c.names, h.User, h.Group, h.UID)
+		c.prefixes = append(c.prefixes, h.Extra...)
+	}
+	return c
+}
+
+// has reports whether a header is one of them. API servers do not look at the case either.
+func (c *claims) has(name string) bool {
+	for _, claimed := range c.names {
+		if strings.EqualFold(name, claimed) {
+			return true
+		}
+	}
+	for _, prefix := range c.prefixes {
+		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // identify replaces the identity that the client claims by the one that it has, in the headers that the plan's API
 // servers believe. Impersonation is the client's own request: the server decides.
 func (s *side) identify(r *http.Request, u user.Info) {
-	claims := []string{"X-Remote-", "X-Forwarded-"}
-	var names []string
-	for _, h := range []plan.ProxyHeaders{s.headers, s.others} {
-		claims = append(claims, h.Extra...)
-		names = slices.Concat(names, h.User, h.Group, h.UID)
+	for name := range r.Header {
+		if s.claims.has(name) {
+			delete(r.Header, name)
+		}
 	}
-	maps.DeleteFunc(r.Header, func(name string, _ []string) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) ||
-			slices.ContainsFunc(claims, func(prefix string) bool { // API servers do not look at the case either
-				return strings.HasPrefix(strings.ToLower(name), strings.ToLower(prefix))
-			})
-	})
 	r.Header.Del("Authorization")
 	r.Header.Del("Forwarded")
 	if offered := r.Header.Values(protocols); len(offered) > 0 {
@@ -315,22 +335,31 @@ func (s *side) identify(r *http.Request, u user.Info) {
 		return
 	}
 	transport.SetAuthProxyHeaders(r, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
+	s.identifyInMore(r.Header)
+}
+
+// identifyInMore says it in the headers that the side believes beside the usual ones.
+func (s *side) identifyInMore(header http.Header) {
 	const extra = "X-Remote-Extra-"
-	for name, values := range maps.Clone(r.Header) {
-		if key, ok := strings.CutPrefix(name, extra); ok {
-			for _, prefix := range s.headers.Extra {
-				r.Header[http.CanonicalHeaderKey(prefix+key)] = values
+	if len(s.headers.Extra) > 0 {
+		for name, values := range maps.Clone(header) {
+			if key, ok := strings.CutPrefix(name, extra); ok {
+				for _, prefix := range s.headers.Extra {
+					header[http.CanonicalHeaderKey(prefix+key)] = values
+				}
 			}
 		}
 	}
-	for usual, names := range map[string][]string{"X-Remote-User": s.headers.User, "X-Remote-Group": s.headers.Group,
-		"X-Remote-Uid": s.headers.UID} {
-		for _, name := range names {
-			if values := r.Header[usual]; values != nil {
-				r.Header[http.CanonicalHeaderKey(name)] = values
+	say := func(usual string, names []string) {
+		if values := header[usual]; values != nil {
+			for _, name := range names {
+				header[http.CanonicalHeaderKey(name)] = values
 			}
 		}
 	}
+	say("X-Remote-User", s.headers.User)
+	say("X-Remote-Group", s.headers.Group)
+	say("X-Remote-Uid", s.headers.UID)
 }
 
 // sayable returns why an identity cannot be sent in headers; nil when it can. Spaces around a value are lost on the

@@ -49,7 +49,7 @@ type side struct {
 	upgrade http.RoundTripper // the same, a connection for each request
 	own     *apiserver.Server // with the gateway's own identity
 	headers plan.ProxyHeaders // in which it believes the front proxy, beside the usual ones
-	others  plan.ProxyHeaders // those of the other side
+	claims  claims            // of a client, by which neither side may know it
 }
 
 // newSide makes clients of an API server: own is the gateway's own identity; cert and key are the files of the front
@@ -62,7 +62,7 @@ func newSide(name pair.Side, own *rest.Config, cert, key string) (*side, error) 
 
 // sideOf makes clients of an API server: own is for what the gateway asks itself, config for the requests of users.
 func sideOf(name pair.Side, own, config *rest.Config) (*side, error) {
-	s := &side{name: name}
+	s := &side{name: name, claims: claimsOf()}
 	var err error
 	if s.own, err = apiserver.New(own, apiserver.Options{Timeout: 20 * time.Second, Attempts: 2}); err != nil {
 		return nil, err

@@ -23,6 +23,29 @@ import (
 // held.
 const eventTimeout = 30 * time.Second
 
+// timed gives a client a time for each write, and none between them: over HTTP/2 a deadline that passes ends the answer
+// whether something is written or not.
+type timed struct {
+	http.ResponseWriter
+	limit time.Duration
+}
+
+// Write implements http.ResponseWriter. What it writes is sent.
+func (t timed) Write(p []byte) (int, error) {
+	control := http.NewResponseController(t.ResponseWriter)
+	if err := control.SetWriteDeadline(time.Now().Add(t.limit)); err != nil {
+		return 0, err
+	}
+	n, err := t.ResponseWriter.Write(p)
+	if err == nil {
+		err = control.Flush()
+	}
+	return n, errors.Join(err, control.SetWriteDeadline(time.Time{}))
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (t timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
 // watch merges the watches of both sides. It ends when either of them does: a client watches again from what it has
 // seen, on both sides.
 func (b *both) watch(w http.ResponseWriter) error {
@@ -76,8 +99,7 @@ func (b *both) watch(w http.ResponseWriter) error {
 	}
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusOK)
-	control := http.NewResponseController(w)
-	if err := control.Flush(); err != nil {
+	if err := http.NewResponseController(w).Flush(); err != nil {
 		return nil //nolint:nilerr // the client is gone
 	}
 	events := make(chan event)
@@ -85,7 +107,7 @@ func (b *both) watch(w http.ResponseWriter) error {
 		go read(ctx, name, stream, events, cancel)
 	}
 	m := merger{version: version}
-	encoder := json.NewEncoder(w)
+	encoder := json.NewEncoder(timed{w, b.eventTimeout})
 	for {
 		var e event
 		select {
@@ -94,8 +116,7 @@ func (b *both) watch(w http.ResponseWriter) error {
 		case e = <-events:
 		}
 		shown, last := m.show(e)
-		if err := errors.Join(control.SetWriteDeadline(time.Now().Add(eventTimeout)), encoder.Encode(shown),
-			control.Flush()); err != nil || last {
+		if err := encoder.Encode(shown); err != nil || last {
 			return nil //nolint:nilerr // the client is gone, or reads too slowly
 		}
 	}

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ways are watches of each way in which they are served, with the path at the modern side, and the resource there.
+var ways = map[string]struct{ path, at, object string }{
+	"passed on": {"/api/v1/namespaces/a/pods", "/api/v1/namespaces/a/pods",
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","resourceVersion":"5","annotations":{"a":%q}}}`},
+	"a view": {"/sides/modern/api/v1/namespaces/a/pods", "/api/v1/namespaces/a/pods",
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","resourceVersion":"5","annotations":{"a":%q}}}`},
+	"merged": {collection, collection,
+		`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"d","resourceVersion":"5","annotations":{"a":%q}}}`},
+	"converted": {strings.Replace(collection, "/v1/", "/v1beta2/", 1), collection,
+		`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"d","resourceVersion":"5","annotations":{"a":%q}}}`},
+}
+
+// A client that takes no events is cut off, and the side is freed of its watch: what it does not take is held nowhere.
+func TestSlowReadersAreCutOff(t *testing.T) {
+	for name, way := range ways {
+		x := newFixture(t)
+		x.gateway.eventTimeout = 100 * time.Millisecond
+		freed := make(chan bool)
+		event := `{"type":"ADDED","object":` + fmt.Sprintf(way.object, strings.Repeat("x", 64<<10)) + "}\n"
+		x.modern.page("GET "+way.at, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			for r.Context().Err() == nil {
+				fmt.Fprint(w, event)
+			}
+			close(freed)
+		})
+		x.legacy.page("GET "+way.at, func(w http.ResponseWriter, r *http.Request) {
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+		connection, err := net.Dial("tcp", strings.TrimPrefix(x.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(connection, "GET %s?watch=1 HTTP/1.1\r\nHost: x\r\nTest-Certificate: alice\r\n\r\n", way.path)
+		select {
+		case <-freed:
+		case <-time.After(2 * time.Minute):
+			t.Errorf("%s: a client that reads nothing is not cut off", name)
+		}
+		connection.Close()
+	}
+}
+
+// patience records how long an answer may take to write. sent gets the deadline with which a write was sent.
+type patience struct {
+	*httptest.ResponseRecorder
+	mu       sync.Mutex
+	deadline time.Time
+	wrote    bool
+	sent     chan time.Time
+	cleared  chan bool
+}
+
+func (p *patience) SetReadDeadline(time.Time) error { return nil }
+
+func (p *patience) SetWriteDeadline(d time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.deadline = d; d.IsZero() && p.wrote {
+		p.wrote = false
+		p.cleared <- true
+	}
+	return nil
+}
+
+func (p *patience) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if bytes.Contains(text, []byte("ADDED")) {
+		p.wrote = true
+		p.sent <- p.deadline
+	}
+	return len(text), nil
+}
+
+// An event has a time to be taken, and a watch without events has all the time that it wants.
+func TestIdleWatchesAreNotCutOff(t *testing.T) {
+	for name, way := range ways {
+		x := newFixture(t)
+		for _, side := range []*fakeSide{x.legacy, x.modern} {
+			side.page("GET "+way.at, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if side == x.modern {
+					fmt.Fprintf(w, `{"type":"ADDED","object":`+way.object+"}\n", "x")
+				}
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			})
+		}
+		p := &patience{ResponseRecorder: httptest.NewRecorder(), sent: make(chan time.Time, 1),
+			cleared: make(chan bool, 1)}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, way.path+"?watch=1", nil)
+		r.Header.Set("Test-Certificate", "alice")
+		go x.handler.ServeHTTP(p, r)
+		if deadline := <-p.sent; time.Until(deadline) > x.gateway.eventTimeout || deadline.IsZero() {
+			t.Errorf("%s: an event may take until %v", name, deadline)
+		}
+		<-p.cleared
+	}
+}
