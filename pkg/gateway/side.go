@@ -48,8 +48,10 @@ type side struct {
 	streams http.RoundTripper // the same over HTTP/1.1
 	upgrade http.RoundTripper // the same, a connection for each request
 	own     *apiserver.Server // with the gateway's own identity
-	headers plan.ProxyHeaders // in which it believes the front proxy, beside the usual ones
-	claims  claims            // of a client, by which neither side may know it
+
+	answerTimeout time.Duration
+	headers       plan.ProxyHeaders // in which it believes the front proxy, beside the usual ones
+	claims        claims            // of a client, by which neither side may know it
 }
 
 // newSide makes clients of an API server: own is the gateway's own identity; cert and key are the files of the front
@@ -62,7 +64,7 @@ func newSide(name pair.Side, own *rest.Config, cert, key string) (*side, error) 
 
 // sideOf makes clients of an API server: own is for what the gateway asks itself, config for the requests of users.
 func sideOf(name pair.Side, own, config *rest.Config) (*side, error) {
-	s := &side{name: name, claims: claimsOf()}
+	s := &side{name: name, claims: claimsOf(), answerTimeout: answerTimeout}
 	var err error
 	if s.own, err = apiserver.New(own, apiserver.Options{Timeout: 20 * time.Second, Attempts: 2}); err != nil {
 		return nil, err
@@ -137,14 +139,17 @@ func (s *side) unbelieved() error {
 }
 
 // timely gives up on a server that does not begin to answer.
-type timely struct{ http.RoundTripper }
+type timely struct {
+	http.RoundTripper
+	limit time.Duration
+}
 
 func (t timely) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	timer := time.AfterFunc(answerTimeout, func() { cancel(errNoAnswer) })
+	timer := time.AfterFunc(t.limit, func() { cancel(errNoAnswer) })
 	response, err := t.RoundTripper.RoundTrip(r.WithContext(ctx))
 	if !timer.Stop() && err != nil {
-		err = errNoAnswer
+		err = fmt.Errorf("%w within %v", errNoAnswer, t.limit)
 	}
 	if err != nil {
 		cancel(nil)
@@ -154,7 +159,7 @@ func (t timely) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-var errNoAnswer = fmt.Errorf("no answer within %v", answerTimeout)
+var errNoAnswer = errors.New("no answer")
 
 // released frees the context of a request when its answer is closed.
 type released struct {
@@ -179,7 +184,7 @@ type passing struct {
 // pass sends the request to the side as it is, but for who sends it, and its answer back, whatever it is: a stream, an
 // upgraded connection.
 func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how passing) {
-	var transport http.RoundTripper = timely{s.forward}
+	var transport http.RoundTripper = timely{s.forward, s.answerTimeout}
 	switch {
 	case r.Header.Get("Upgrade") != "":
 		transport = s.upgrade
@@ -187,7 +192,7 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 		transport = s.streams
 	}
 	if how.over != nil {
-		transport = timely{how.over}
+		transport = timely{how.over, s.answerTimeout}
 	}
 	flush, pool := time.Duration(0), wholeBuffers // the proxy flushes what has no length of its own
 	if how.done != nil || how.proxied || r.Header.Get("Upgrade") != "" {
@@ -195,6 +200,12 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 	}
 	if how.done != nil {
 		pool = watchBuffers
+	}
+	sent := &sentBody{ReadCloser: r.Body}
+	if r.Body != nil && r.Body != http.NoBody {
+		inner := *r
+		inner.Body = sent
+		r = &inner
 	}
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: flush, BufferPool: pool,
@@ -221,13 +232,40 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() == nil {
+			switch {
+			case r.Context().Err() != nil:
+			case sent.failed() != nil:
+				refuse(w, unread(sent.failed()))
+			default:
 				refuse(w, unsent(s.name, r.Method, err))
 			}
 		},
 		ErrorLog: discard,
 	}
 	proxy.ServeHTTP(w, r)
+}
+
+// sentBody is the body of a client. When it cannot be read, it is not the side that is at fault.
+type sentBody struct {
+	io.ReadCloser
+	err atomic.Pointer[error]
+}
+
+// Read implements io.Reader.
+func (b *sentBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.err.Store(&err)
+	}
+	return n, err
+}
+
+// failed is why the body could not be read; nil where it could.
+func (b *sentBody) failed() error {
+	if err := b.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // buffers are those by which answers are copied. A watch holds one as long as it lives, whether there are events or
@@ -314,9 +352,9 @@ func (s *side) send(ctx context.Context, r *http.Request, id *identity, q questi
 		out.Header.Set("If-None-Match", q.tag)
 	}
 	s.identify(out, u)
-	transport := timely{s.forward}
+	transport := timely{s.forward, s.answerTimeout}
 	if q.over != nil {
-		transport = timely{q.over}
+		transport = timely{q.over, s.answerTimeout}
 	}
 	response, err := transport.RoundTrip(out)
 	if err != nil {
@@ -328,7 +366,7 @@ func (s *side) send(ctx context.Context, r *http.Request, id *identity, q questi
 // ask sends a question and reads the whole answer. Errors: a Status, 503 where there is no answer.
 func (s *side) ask(ctx context.Context, r *http.Request, id *identity, q question, limit int64,
 	memory *webserver.Reservation) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*s.answerTimeout)
 	defer cancel()
 	response, err := s.send(ctx, r, id, q)
 	if err != nil {

@@ -39,6 +39,46 @@ func FuzzTokens(f *testing.F) {
 	})
 }
 
+// FuzzPatches: whatever a client sends as a patch, the side is sent no annotation of a side and no version of two, or the
+// patch is refused.
+func FuzzPatches(f *testing.F) {
+	for _, patch := range []string{`{"metadata":{"annotations":{"kubefusion.dev/side":"legacy"},"resourceVersion":"l1m2"}}`,
+		`[{"op":"add","path":"/metadata/annotations/kubefusion.dev~1side","value":"modern"}]`,
+		`[{"op":"replace","path":"/metadata/resourceVersion","value":"l1"}]`,
+		`[{"op":"add","path":"","value":{"metadata":{"annotations":{"kubefusion.dev/side":"x"}}}}]`,
+		`[{"op":"copy","from":"/metadata/annotations/kubefusion.dev~1side","path":"/metadata/labels/a"}]`,
+		`[{"op":"add","path":"/metadata/annotations","value":{"kubefusion.dev/side":"legacy"}}]`, `[]`, `null`, `[null]`,
+		`{"metadata":null}`, `[{"op":7,"path":[]}]`, `{"metadata":{"resourceVersion":"l1m2"},"metadata":{}}`} {
+		f.Add(patch, "application/json-patch+json")
+		f.Add(patch, "application/merge-patch+json")
+		f.Add(patch, "application/json")
+	}
+	f.Fuzz(func(t *testing.T, patch, kind string) {
+		for _, side := range pair.Sides() {
+			written, err := WritePatch([]byte(patch), kind, side)
+			if err != nil {
+				continue
+			}
+			if !json.Valid(written) {
+				t.Errorf("%q becomes %q", patch, written)
+			}
+			var object fields
+			if kind == "application/json-patch+json" || json.Unmarshal(written, &object) != nil {
+				continue
+			}
+			metadata, err := object.sub("metadata")
+			if err != nil {
+				continue
+			}
+			annotations, err := metadata.sub("annotations")
+			if _, named := annotations[SideAnnotation]; err == nil && named ||
+				strings.ContainsAny(metadata.text("resourceVersion"), "lm") {
+				t.Errorf("%q becomes %q", patch, written)
+			}
+		}
+	})
+}
+
 func same(t *testing.T, what string, got []byte, want string) {
 	t.Helper()
 	var a, b any

@@ -1,0 +1,188 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/kubefusion/fusionctl/internal/webserver"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// A side that takes a request and says nothing is given up, and the client is told to come again.
+func TestASideThatHangs(t *testing.T) {
+	const pods = "/api/v1/namespaces/a/pods"
+	for _, name := range pair.Sides() {
+		x := newFixture(t)
+		hanging := map[pair.Side]*fakeSide{pair.Legacy: x.legacy, pair.Modern: x.modern}[name]
+		for _, side := range []*fakeSide{x.legacy, x.modern} {
+			for _, path := range []string{pods, collection, collection + "/web"} {
+				side.say("GET "+path, http.StatusOK, emptyList)
+			}
+			side.say("GET "+collection+"/web", http.StatusNotFound, "{}")
+		}
+		for _, path := range []string{pods, collection, collection + "/web"} {
+			hanging.page("GET "+path, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		}
+		x.gateway.sides[name].answerTimeout = 50 * time.Millisecond
+		view := "/sides/" + string(name)
+		for _, path := range []string{view + pods, view + pods + "?watch=1", collection, collection + "?watch=1",
+			collection + "/web", strings.Replace(collection, "/v1/", "/v1beta2/", 1)} {
+			code, header, text := x.ask("GET", path, "")
+			if code != http.StatusServiceUnavailable || header.Get("Retry-After") == "" ||
+				!strings.Contains(text, "the "+string(name)+" API server does not answer") {
+				t.Errorf("GET %s, and the %s side hangs: %d %v %s", path, name, code, header, text)
+			}
+		}
+		x.wants("DELETE", collection+"/web", "", http.StatusServiceUnavailable, string(name))
+	}
+}
+
+// What a side says in a watch that is no event is an error of the watch: the client lists again, and does not take what
+// it knows for all. A watch that a side loses ends, and nothing is made up.
+func TestWatchesThatASideBreaks(t *testing.T) {
+	const object = `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"x","resourceVersion":"5"}}`
+	for name, tc := range map[string]struct{ text, want string }{
+		"garbage":                    {"<html>sorry</html>", "ERROR 500"},
+		"an event of no known type":  {`{"type":"FROBNICATED","object":` + object + "}", "ERROR 500"},
+		"an object without versions": {`{"type":"ADDED","object":{"kind":"Deployment","apiVersion":"apps/v1"}}`, "ERROR 500"},
+		"a bookmark without one":     {`{"type":"BOOKMARK","object":{"kind":"Deployment","apiVersion":"apps/v1"}}`, "ERROR 500"},
+		"no object":                  {`{"type":"ADDED","object":7}`, "ERROR 500"},
+		"an event too long": {`{"type":"ADDED","object":"` + strings.Repeat("x", limitBytes+(1<<20)) + `"}`,
+			"ERROR 500"},
+		"an expired version": {`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410}}`, "ERROR 410"},
+		"half an event":      {`{"type":"ADDED","object":{"kind":"Depl`, ""},
+		"nothing":            {"", ""},
+	} {
+		for _, path := range []string{collection, strings.Replace(collection, "/v1/", "/v1beta2/", 1)} {
+			x := newFixture(t)
+			x.modern.page("GET "+collection, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				io.WriteString(w, tc.text)
+			})
+			x.legacy.page("GET "+collection, func(w http.ResponseWriter, r *http.Request) {
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			})
+			code, _, text := x.ask("GET", path+"?watch=1", "")
+			got := ""
+			for _, status := range []string{"410", "500"} {
+				if strings.Contains(text, `"type":"ERROR"`) && strings.Contains(text, `"code":`+status) {
+					got = "ERROR " + status
+				}
+			}
+			// Of a converted watch, what is no event ends the stream, as the end of a connection does.
+			if path == collection && got != tc.want || tc.want == "ERROR 410" && got != tc.want || code != http.StatusOK ||
+				strings.Contains(text, "ADDED") || strings.Contains(text, "BOOKMARK") {
+				t.Errorf("GET %s, a side sends %s: %d, %q, want %q", path, name, code, text, tc.want)
+			}
+		}
+	}
+}
+
+// A request has one end, for the gateway and for the side: what stands behind it is not sent to the side as another.
+func TestRequestsAreNotSmuggled(t *testing.T) {
+	x := newFixture(t)
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "GET"} {
+			side.say(method+" /api/v1/namespaces/a/pods", http.StatusOK, "{}")
+			side.say(method+" "+collection, http.StatusOK, emptyList)
+		}
+		side.say("GET /api/v1/namespaces/a/secrets", http.StatusOK, "smuggled")
+	}
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = webserver.New(x.handler, nil)
+	server.Start()
+	t.Cleanup(server.Close)
+	const second = "GET /api/v1/namespaces/a/secrets HTTP/1.1\r\nHost: x\r\nTest-Certificate: alice\r\n\r\n"
+	chunked := "0\r\n\r\n" + second
+	for name, framing := range map[string][2]string{
+		"both lengths":               {fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n", len(chunked)), chunked},
+		"two lengths":                {fmt.Sprintf("Content-Length: 0\r\nContent-Length: %d\r\n", len(second)), second},
+		"a list of lengths":          {fmt.Sprintf("Content-Length: 0, %d\r\n", len(second)), second},
+		"a length with a sign":       {fmt.Sprintf("Content-Length: +%d\r\n", len(second)), second},
+		"an unknown coding":          {"Transfer-Encoding: xchunked\r\n", chunked},
+		"a coding within another":    {"Transfer-Encoding: chunked, identity\r\n", chunked},
+		"a coding with a tab":        {"Transfer-Encoding:\tchunked\r\nContent-Length: 5\r\n", chunked},
+		"a space before the colon":   {fmt.Sprintf("Content-Length : %d\r\n", len(second)), second},
+		"a header on two lines":      {fmt.Sprintf("X: y\r\n Content-Length: %d\r\n", len(second)), second},
+		"a bare line feed":           {fmt.Sprintf("X: y\nContent-Length: %d\r\n", len(second)), second},
+		"a header in a header":       {"X: y\rContent-Length: 0\r\n", second},
+		"a bad size of a chunk":      {"Transfer-Encoding: chunked\r\n", "0x0\r\n\r\n" + second},
+		"a size with an extension":   {"Transfer-Encoding: chunked\r\n", "0;" + strings.Repeat("a", 32<<10) + "\r\n\r\n" + second},
+		"a length in the hop's list": {"Connection: Content-Length\r\nContent-Length: 0\r\n", ""},
+	} {
+		for _, line := range []string{"POST /api/v1/namespaces/a/pods", "GET /api/v1/namespaces/a/pods",
+			"POST " + collection} {
+			connection, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := connection.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			// The identity is in the first request alone: a second one has none of its own.
+			fmt.Fprintf(connection, "%s HTTP/1.1\r\nHost: x\r\nTest-Certificate: alice\r\n%s\r\n%s", line, framing[0],
+				strings.ReplaceAll(framing[1], "Test-Certificate: alice\r\n", ""))
+			if err := connection.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			answers, err := io.ReadAll(connection)
+			connection.Close()
+			// A connection may be reset behind a refusal.
+			if text := string(answers); strings.Contains(text, "smuggled") || strings.Contains(text, "HTTP/1.1 503") ||
+				!strings.HasPrefix(text, "HTTP/1.1 ") {
+				t.Errorf("%s, %s: %q, %v", line, name, answers, err)
+			}
+		}
+	}
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		if r, _ := side.last("/api/v1/namespaces/a/secrets"); r != nil {
+			t.Errorf("a side is asked for %s with %v", r.URL, r.Header)
+		}
+	}
+}
+
+// FuzzHeaders: whatever headers a client sends, a side is told of the user that the client is, and of no other.
+func FuzzHeaders(f *testing.F) {
+	for _, name := range []string{"X-Remote-User", "x-remote-group", "X-REMOTE-EXTRA-scopes", "X-Remote-Uid", "X-User",
+		"X-Groups", "x-more-Scopes", "Authorization", "Forwarded", "X-Forwarded-For", "Sec-Websocket-Protocol",
+		"Impersonate-User", "Connection", "X-Remote-User ", "X_Remote_User"} {
+		f.Add(name, "system:masters")
+	}
+	believed := plan.ProxyHeaders{User: []string{"X-Remote-User", "X-User"}, Group: []string{"X-Remote-Group", "X-Groups"},
+		UID: []string{"X-Remote-Uid"}, Extra: []string{"X-Remote-Extra-", "X-More-"}}
+	own := &user.DefaultInfo{Name: "alice", UID: "u", Groups: []string{"developers"},
+		Extra: map[string][]string{"scopes": {"a"}}}
+	s := &side{headers: believed, claims: claimsOf(believed)}
+	bare := httptest.NewRequest(http.MethodGet, "/", nil)
+	s.identify(bare, own)
+	f.Fuzz(func(t *testing.T, name, value string) {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header[name] = []string{value}
+		r.Header.Add(name, value)
+		s.identify(r, own)
+		for header, values := range r.Header {
+			lower := strings.ToLower(header)
+			isClaim := strings.HasPrefix(lower, "x-remote-") || strings.HasPrefix(lower, "x-more-") ||
+				lower == "x-user" || lower == "x-groups" || lower == "authorization"
+			if isClaim && !slices.Equal(values, bare.Header[header]) {
+				t.Errorf("%q: %q reaches the side as %q: %q, want %q", name, value, header, values, bare.Header[header])
+			}
+		}
+		for header, values := range bare.Header {
+			if !slices.Equal(values, r.Header[header]) {
+				t.Errorf("%q: %q takes %q from the side: %q", name, value, header, r.Header[header])
+			}
+		}
+	})
+}
