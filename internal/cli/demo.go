@@ -32,8 +32,9 @@ func newDemoCmd(streams Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "Run the main job from spec to findings, on two etcd servers inside this process",
-		Long: `demo renders the examples, validates the policy of one of them, fills two etcd servers as its two API
-servers would, checks the owner of every key, and shows how three accidents are found. It describes each step.
+		Long: `demo renders the examples, validates the policy of one of them, shows how one endpoint serves both of its
+sides, fills two etcd servers as its two API servers would, checks the owner of every key, and shows how three accidents
+are found. It describes each step.
 
 It needs no other program, listens on loopback only, and removes its files, also when it is interrupted.
 
@@ -59,7 +60,7 @@ func runDemo(ctx context.Context, streams Streams) (err error) {
 	d := &demonstration{streams: streams, dir: dir, stores: map[string]*localetcd.Member{}}
 	defer d.stop()
 	for _, chapter := range []func(context.Context) error{d.showPlan, d.judgePlans, d.renderExamples, d.validatePolicy,
-		d.startStores, d.checkStores, d.showAccidents} {
+		d.showRoutes, d.startStores, d.checkStores, d.showAccidents} {
 		if err := errors.Join(chapter(ctx), out.err); err != nil {
 			return err
 		}
@@ -196,9 +197,29 @@ func (d *demonstration) validatePolicy(context.Context) error {
 // policyLinesShown is how much of the policy the demo prints: the lines are long, and much alike.
 const policyLinesShown = 4
 
+// routesShown are the rows of the gateway's table that the demo prints: one of each way.
+var routesShown = regexp.MustCompile(
+	`(?m)^(RESOURCE|pods|deployments\.apps|deployments\.extensions) +(VERSION|v1|v1beta1) .*$`)
+
+func (d *demonstration) showRoutes(ctx context.Context) error {
+	d.say("5. The gateway", "Clients need not know which side has what: one endpoint serves both API servers, in every "+
+		"version that one of them has, or that converts to one. Of its table, each row with its reason:")
+	out, err := d.run(ctx, exitDone, "gateway", "routes", d.spec())
+	if err != nil {
+		return err
+	}
+	rows := routesShown.FindAllString(out, -1)
+	for i, row := range rows { // the first column is as wide as the longest name of all
+		name, rest, _ := strings.Cut(row, " ")
+		rows[i] = fmt.Sprintf("%-23s %s", name, strings.TrimLeft(rest, " "))
+	}
+	d.show(strings.Join(append(rows, "..."), "\n"))
+	return nil
+}
+
 // startStores runs an etcd for every store of the plan and fills it.
 func (d *demonstration) startStores(ctx context.Context) error {
-	d.say("5. The stores", "Two etcd servers start, and are filled as the two API servers fill them: the shared "+
+	d.say("6. The stores", "Two etcd servers start, and are filled as the two API servers fill them: the shared "+
 		"resources in the core store, each side's "+
 		"Deployments in its own store and in its own version, objects in protobuf, custom resources in JSON.")
 	contents, err := demo.Fill(d.plan, time.Now())
@@ -251,7 +272,7 @@ func (d *demonstration) check(ctx context.Context, code int) ([]string, error) {
 }
 
 func (d *demonstration) checkStores(ctx context.Context) error {
-	d.say("6. The findings", "Is every key in the store of its owner, and can every reader decode it?")
+	d.say("7. The findings", "Is every key in the store of its owner, and can every reader decode it?")
 	parts, err := d.check(ctx, exitDone)
 	if err != nil {
 		return err
@@ -270,9 +291,9 @@ func (d *demonstration) showAccidents(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("demo: internal error: %w", err)
 	}
-	d.say("7. Three accidents", "Each is caused, found, and reverted.")
+	d.say("8. Three accidents", "Each is caused, found, and reverted.")
 	for i, v := range violations {
-		d.say(fmt.Sprintf("7.%d %s", i+1, v.Title), v.Story)
+		d.say(fmt.Sprintf("8.%d %s", i+1, v.Title), v.Story)
 		if err := d.stores[v.Store].Put(ctx, map[string][]byte{v.Key: v.Value}); err != nil {
 			return err
 		}

@@ -52,6 +52,8 @@ func TestDemoTellsItsStory(t *testing.T) {
 		`\n0 errors, \d+ warnings`, `\n  FUS002  cronjobs: 1\.36 stores them as batch/v1`, `\n[1-9]\d* errors, `,
 		`\$ fusionctl render \$DEMO/examples/split-1\.6-1\.10\.yaml --out \$DEMO/split-1\.6-1\.10`,
 		`"group":"platform:developers"`,
+		`\ndeployments\.apps +v1 +both +- +- +each side has objects of its own`,
+		`\npods +v1 +owner +modern +`,
 		`\ndeployments +core .* extensions/v1beta1 +ok\n`, `\ndeployments +modern .* apps/v1 +ok\n`,
 		`\nkubeflow\.org/notebooks +modern .* ok\n`,
 		`\d+ keys: 0 errors, 0 warnings, \d infos?, 0 accepted; complete\n`,
@@ -65,7 +67,7 @@ func TestDemoTellsItsStory(t *testing.T) {
 			}
 		}
 	}
-	_, accidents, _ := strings.Cut(first.String(), "\n7. ")
+	_, accidents, _ := strings.Cut(first.String(), "\n8. ")
 	if n := strings.Count(accidents, "fix: "); n != 3 {
 		t.Errorf("the demo prints %d ways out of three accidents:\n%s", n, accidents)
 	}
@@ -89,7 +91,7 @@ func (s *stopper) Write(p []byte) (int, error) {
 func TestDemoInterruptedLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	for _, chapter := range []string{"1. ", "5. ", "6. ", "7.2 "} {
+	for _, chapter := range []string{"1. ", "5. ", "6. ", "8.2 "} {
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &stopper{at: "\n" + chapter, stop: func() error { cancel(); return nil }}
 		if code := Main(ctx, []string{"demo"},
