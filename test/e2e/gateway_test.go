@@ -78,8 +78,9 @@ var gatewayRules = map[string][]object{
 type gatewayed struct {
 	*rig.Rig
 	*rig.Pair
-	t          *testing.T
+	t          testing.TB
 	url        string
+	metrics    string // address of its metrics
 	kubeconfig string // of a developer, at the gateway
 	admin      map[pair.Side]*rig.Client
 	edge       string        // the kubeconfig of the gateway for the further cluster
@@ -96,7 +97,7 @@ func (g *gatewayed) with(t *testing.T, kubectl kubever.Minor) *gatewayed {
 	return &other
 }
 
-func startGateway(t *testing.T, s rig.PairSpec) *gatewayed {
+func startGateway(t testing.TB, s rig.PairSpec) *gatewayed {
 	r := rig.New(t)
 	s.More = gatewayAccess + s.More
 	g := &gatewayed{Rig: r, Pair: r.StartPair(s), t: t, client: kubever.Newest}
@@ -127,15 +128,18 @@ func startGateway(t *testing.T, s rig.PairSpec) *gatewayed {
 	g.edge, err = r.PKI.Kubeconfig("gateway-edge", g.Legacy.URL, "edge")
 	must(t, err)
 	port := r.Port()
+	g.metrics = fmt.Sprintf("127.0.0.1:%d", r.Port())
 	g.url = fmt.Sprintf("https://127.0.0.1:%d", port)
 	g.kubeconfig, err = r.PKI.Kubeconfig("developer", g.url, "alice", "developers")
+	must(t, err)
+	rules, err := filepath.Abs("../../examples/pizza")
 	must(t, err)
 	process := r.StartProgram("gateway", program, []string{"gateway", g.SpecFile, "--legacy-kubeconfig", legacy,
 		"--modern-kubeconfig", modern, "--proxy-cert", g.Place(g.Plan.PKI.ProxyClientCert),
 		"--proxy-key", g.Place(g.Plan.PKI.ProxyClientKey), "--tls-cert", cert, "--tls-key", key,
 		"--client-ca", r.PKI.File("ca.crt"), "--listen", fmt.Sprintf("127.0.0.1:%d", port),
 		"--discovery-interval", "1s", "--cluster", "edge", "--cluster-kubeconfig", g.edge,
-		"--conversion-rules", "../../examples/pizza"})
+		"--conversion-rules", rules, "--metrics-listen", g.metrics})
 	ready := r.ClientOf(g.url, "alice", "developers")
 	process.Wait("become ready", func(ctx context.Context) error {
 		return ready.Call(ctx, http.MethodGet, "/readyz", nil, nil)

@@ -292,7 +292,7 @@ func service(name string) object {
 		"spec": object{"ports": []object{{"port": 80}}, "selector": object{"app": name}}}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
