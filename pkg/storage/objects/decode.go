@@ -81,14 +81,17 @@ func decodeProtobuf(e *storage.Envelope) (map[string]any, error) {
 	return object, nil
 }
 
-// dropNulls removes the creationTimestamp: null that typed objects print where they have none.
+// dropNulls removes the creationTimestamp: null that typed objects print where they have none. A pod of disruptedPods, the
+// one map whose values may be null, stays.
 func dropNulls(value any) {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, inner := range value {
-			if inner == nil {
+			switch {
+			case key == "disruptedPods":
+			case inner == nil:
 				delete(value, key)
-			} else {
+			default:
 				dropNulls(inner)
 			}
 		}

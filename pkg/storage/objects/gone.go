@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1beta1 "k8s.io/api/batch/v1beta1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -84,6 +85,9 @@ var goTypes = map[string]reflect.Type{
 	"=admissionregistration/v1.Rule":                   reflect.TypeFor[admissionregistrationv1.Rule](),
 	"=admissionregistration/v1.RuleWithOperations":     reflect.TypeFor[admissionregistrationv1.RuleWithOperations](),
 	"=admissionregistration/v1.ServiceReference":       reflect.TypeFor[admissionregistrationv1.ServiceReference](),
+	"=autoscaling/v2.CrossVersionObjectReference":      reflect.TypeFor[autoscalingv2.CrossVersionObjectReference](),
+	"=autoscaling/v2.HorizontalPodAutoscaler":          reflect.TypeFor[autoscalingv2.HorizontalPodAutoscaler](),
+	"=autoscaling/v2.HorizontalPodAutoscalerCondition": reflect.TypeFor[autoscalingv2.HorizontalPodAutoscalerCondition](),
 	"=batch/v1beta1.CronJob":                           reflect.TypeFor[batchv1beta1.CronJob](),
 	"=certificates/v1beta1.PodCertificateRequest":      reflect.TypeFor[certificatesv1beta1.PodCertificateRequest](),
 	"=core/v1.EnvFromSource":                           reflect.TypeFor[corev1.EnvFromSource](),
@@ -109,10 +113,14 @@ var goTypes = map[string]reflect.Type{
 	"=networking/v1.ServiceCIDR":                       reflect.TypeFor[networkingv1.ServiceCIDR](),
 	"=resource.Quantity":                               reflect.TypeFor[resource.Quantity](),
 	"=resource/v1alpha3.DeviceSelector":                reflect.TypeFor[resourcev1alpha3.DeviceSelector](),
+	"=resource/v1beta1.AllocatedDeviceStatus":          reflect.TypeFor[claimsv1beta1.AllocatedDeviceStatus](),
+	"=resource/v1beta1.CounterSet":                     reflect.TypeFor[claimsv1beta1.CounterSet](),
 	"=resource/v1beta1.DeviceAllocationResult":         reflect.TypeFor[claimsv1beta1.DeviceAllocationResult](),
 	"=resource/v1beta1.DeviceAttribute":                reflect.TypeFor[claimsv1beta1.DeviceAttribute](),
 	"=resource/v1beta1.DeviceClaim":                    reflect.TypeFor[claimsv1beta1.DeviceClaim](),
 	"=resource/v1beta1.DeviceClassConfiguration":       reflect.TypeFor[claimsv1beta1.DeviceClassConfiguration](),
+	"=resource/v1beta1.DeviceCounterConsumption":       reflect.TypeFor[claimsv1beta1.DeviceCounterConsumption](),
+	"=resource/v1beta1.DeviceTaint":                    reflect.TypeFor[claimsv1beta1.DeviceTaint](),
 	"=resource/v1beta1.ResourceClaimConsumerReference": reflect.TypeFor[claimsv1beta1.ResourceClaimConsumerReference](),
 	"=resource/v1beta1.ResourcePool":                   reflect.TypeFor[claimsv1beta1.ResourcePool](),
 	"=runtime.RawExtension":                            reflect.TypeFor[runtime.RawExtension](),

@@ -147,6 +147,11 @@ func TestDecodeOfTypesThatAreGone(t *testing.T) {
 			map[string]any{"metadata": metadata, "spec": map[string]any{"accessModes": []any{"ReadWriteOnce"},
 				"resources": map[string]any{"claims": []any{map[string]any{"name": "r"}}}},
 				"status": map[string]any{}}, false},
+		"a pod that is disrupted since no time": {"policy/v1", "PodDisruptionBudget",
+			message(1, meta, 3, message(2, message(1, "p", 2, message()))),
+			map[string]any{"metadata": metadata, "spec": map[string]any{}, "status": map[string]any{
+				"currentHealthy": int64(0), "desiredHealthy": int64(0), "expectedPods": int64(0),
+				"disruptionsAllowed": int64(0), "disruptedPods": map[string]any{"p": nil}}}, false},
 		"a vendor's field": {
 			"v1", "Pod", append(podBytes, message(99, "gold", 99, "silver", 100, message(1, 7, 2, "\x00\xff"))...),
 			map[string]any{"metadata": metadata, "spec": map[string]any{"containers": nil, "nodeName": "n"},
