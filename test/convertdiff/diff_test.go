@@ -5,6 +5,7 @@ package convertdiff
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,19 +27,20 @@ import (
 // variants is how many times parts are taken out of each object by chance.
 const variants = 4
 
-// Objects with every field, those that k8s.io/api keeps for its own tests, and parts of them are converted for an old
-// release, read by its types, written, and compared.
+// Objects with every field, those that k8s.io/api and k8s.io/apiextensions-apiserver keep for their tests, and parts of
+// them are converted for an old release, read by its types, written, and compared. FUSIONCTL_DIFF_MINORS=20,24-26 asks
+// other releases, from 1.15 on, of which there are modules.
 func TestLossesAreThoseOfOldTypes(t *testing.T) {
 	c, err := convert.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	bases := goldens(t)
-	for minor, modfile := range map[kubever.Minor]string{15: "go.mod", 17: "v1.17.mod"} {
+	for _, minor := range parse(t, cmp.Or(os.Getenv("FUSIONCTL_DIFF_MINORS"), "15,17,22,29")) {
 		t.Run(minor.String(), func(t *testing.T) {
 			t.Parallel()
 			sent := objectsFor(t, c, minor, bases)
-			held := readBy(t, modfile, sent)
+			held := readBy(t, minor, sent)
 			compared, lost := 0, 0
 			d := differences{told: map[string]bool{}}
 			for i, object := range sent {
@@ -56,7 +58,8 @@ func TestLossesAreThoseOfOldTypes(t *testing.T) {
 						continue
 					}
 					d.lost[loss.Path] = true
-					if strings.Contains(loss.Meaning, "no version knows") {
+					served := kubever.ServesGVK(object.GroupVersionKind(), kubever.Newest) // otherwise its type may have grown since
+					if served && strings.Contains(loss.Meaning, "no version knows") {
 						d.tell(t, loss.Path, "is called unknown to all versions, and the newest has it")
 					}
 				}
@@ -74,17 +77,27 @@ func TestLossesAreThoseOfOldTypes(t *testing.T) {
 // goldens reads the objects of the linked k8s.io/api.
 func goldens(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
-	if err != nil {
-		t.Fatalf("finding k8s.io/api: %v", err)
+	var files []string
+	for name, folder := range map[string]string{
+		"k8s.io/api": "testdata/HEAD", "k8s.io/apiextensions-apiserver": "pkg/apis/testdata/HEAD",
+	} {
+		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", name).Output()
+		if err != nil {
+			t.Fatalf("finding %s: %v", name, err)
+		}
+		found, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), folder, "*.json"))
+		if err != nil || len(found) < 2 {
+			t.Fatalf("%d goldens of %s, %v", len(found), name, err)
+		}
+		files = append(files, found...)
 	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "testdata", "HEAD", "*.json"))
-	if err != nil || len(files) < 100 {
-		t.Fatalf("%d goldens of k8s.io/api, %v", len(files), err)
+	slices.Sort(files)
+	if len(files) < 100 {
+		t.Fatalf("%d goldens, want hundreds", len(files))
 	}
 	var objects []*unstructured.Unstructured
 	for _, file := range files {
-		if strings.HasSuffix(file, "WatchEvent.json") { // no object
+		if strings.HasSuffix(file, "WatchEvent.json") || strings.HasSuffix(file, "ConversionReview.json") { // no objects
 			continue
 		}
 		text, err := os.ReadFile(file)
@@ -151,12 +164,14 @@ func thin(chance *rand.Rand, object map[string]any, depth int) {
 }
 
 // readBy sends the objects through the types of an old release.
-func readBy(t *testing.T, modfile string, objects []*unstructured.Unstructured) []map[string]any {
+func readBy(t *testing.T, minor kubever.Minor, objects []*unstructured.Unstructured) []map[string]any {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "old")
-	build := exec.Command("go", "build", "-mod=mod", "-modfile="+modfile, "-o", program, ".")
-	build.Dir = "old"
-	build.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off")
+	dir := t.TempDir()
+	writeProgram(t, dir, minor)
+	program := filepath.Join(dir, "old")
+	build := exec.Command("go", "build", "-mod=mod", "-o", program, ".")
+	build.Dir = dir
+	build.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off", "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the types: %v\n%s", err, text)
 	}
@@ -189,6 +204,50 @@ func readBy(t *testing.T, modfile string, objects []*unstructured.Unstructured) 
 		held = append(held, object)
 	}
 	return held
+}
+
+// writeProgram writes a program that has all types of a release: a module of its own, which nobody else gets.
+func writeProgram(t *testing.T, dir string, minor kubever.Minor) {
+	t.Helper()
+	version := "v0." + strings.TrimPrefix(kubever.Release(minor), "1.")
+	var imports, added, required strings.Builder
+	for name, folders := range map[string]string{
+		"k8s.io/api": "*/v*", "k8s.io/apiextensions-apiserver": "pkg/apis/apiextensions/v*", "k8s.io/apimachinery": "",
+	} {
+		fmt.Fprintf(&required, "\t%s %s\n", name, version)
+		if folders == "" {
+			continue
+		}
+		root := module(t, name+"@"+version)
+		files, err := filepath.Glob(filepath.Join(root, folders, "register.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s %s has no packages of types: %v", name, version, err)
+		}
+		for _, file := range files {
+			at, err := filepath.Rel(root, filepath.Dir(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = name + "/" + filepath.ToSlash(at)
+			alias := "p" + strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(at)
+			fmt.Fprintf(&imports, "\t%s %q\n", alias, at)
+			fmt.Fprintf(&added, "\t%s.AddToScheme,\n", alias)
+		}
+	}
+	main, err := os.ReadFile("testdata/old.go.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"main.go": string(main),
+		"go.mod":  "module old\n\ngo 1.26.0\n\nrequire (\n" + required.String() + ")\n",
+		"packages.go": "package main\n\nimport (\n\t\"k8s.io/apimachinery/pkg/runtime\"\n" + imports.String() +
+			")\n\nvar packages = []func(*runtime.Scheme) error{\n" + added.String() + "}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 type differences struct {
