@@ -1,6 +1,12 @@
 package convert
 
-import "github.com/kubefusion/fusionctl/pkg/kubever"
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
 
 // valueDrop is a field that servers drop or reset for what it holds.
 type valueDrop struct {
@@ -20,7 +26,8 @@ var valueDrops = []valueDrop{
 				return ""
 			}
 			referenced := !isEmpty(of["dataSourceRef"]) && kept("AnyVolumeDataSource", minor) &&
-				kubever.FieldType("v1.PersistentVolumeClaimSpec", "dataSourceRef", minor) != ""
+				kubever.FieldType("v1.PersistentVolumeClaimSpec", "dataSourceRef", minor) != "" &&
+				!crosses(object(of, "dataSourceRef"), minor)
 			switch source := object(of, "dataSource"); {
 			case isClaim(source), referenced:
 				return ""
@@ -36,10 +43,9 @@ var valueDrops = []valueDrop{
 		typeName: "v1.PersistentVolumeClaimSpec", field: "dataSourceRef",
 		source: "pkg/api/persistentvolumeclaim/util.go@1.28.15,1.36.3",
 		why: func(of map[string]any, minor kubever.Minor) string {
-			const gate = "CrossNamespaceVolumeDataSource"
-			if has(of["dataSourceRef"], "namespace") && !kept(gate, minor) {
-				return minor.String() + " drops all of it because it names a namespace: its feature gate " + gate +
-					" is off by default"
+			if crosses(object(of, "dataSourceRef"), minor) {
+				return minor.String() + " drops it, all of it, because it names a namespace: its feature gate " +
+					crossNamespace + " is off by default"
 			}
 			return ""
 		},
@@ -55,6 +61,27 @@ var valueDrops = []valueDrop{
 			return ""
 		},
 	},
+}
+
+// crossNamespace is the feature gate of references to the data of other namespaces.
+const crossNamespace = "CrossNamespaceVolumeDataSource"
+
+// crosses reports whether servers of a minor drop a reference because of the namespace that it names.
+func crosses(reference map[string]any, minor kubever.Minor) bool {
+	return has(reference, "namespace") && !kept(crossNamespace, minor)
+}
+
+// ofTemplates says of a field of a claim that a template holds when it is lost: servers keep templates as they are, and
+// drop the field of the claims that are created of them.
+func ofTemplates(gvk schema.GroupVersionKind, d difference, meaning string, minor kubever.Minor) string {
+	if d.in == nil || d.in.typeName != "v1.PersistentVolumeClaimSpec" || gvk.Kind == "PersistentVolumeClaim" {
+		return meaning
+	}
+	drops := minor.String() + " drops it"
+	if rest, ok := strings.CutPrefix(meaning, drops); ok {
+		return drops + " of the claims that are created of this" + rest
+	}
+	return meaning
 }
 
 // kept reports whether a feature gate of a minor is on by default, or gone because it cannot be turned off any more.

@@ -110,6 +110,16 @@ func TestFieldsDroppedForTheirValuesAreNamed(t *testing.T) {
 			map[string]any{"name": "a", "securityContext": map[string]any{"procMount": "Default"}},
 			map[string]any{"name": "b", "securityContext": map[string]any{"procMount": "Unmasked"}},
 		}}}}
+	populatorElsewhere := source("a.example", "Populator")
+	populatorElsewhere["namespace"] = "b"
+	set := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet",
+		"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"volumeClaimTemplates": []any{
+			map[string]any{"spec": map[string]any{"dataSource": populator}}}}}}
+	for _, loss := range c.LossesIn(set, kubever.Newest) {
+		if !strings.Contains(loss.Meaning, "drops it of the claims that are created of this: ") {
+			t.Errorf("%s of a template: %q", loss.Path, loss.Meaning)
+		}
+	}
 	const proc = "spec.containers[1].securityContext.procMount"
 	for _, test := range []struct {
 		object  *unstructured.Unstructured
@@ -128,6 +138,9 @@ func TestFieldsDroppedForTheirValuesAreNamed(t *testing.T) {
 			[]kubever.Minor{21, 22, 23}, []kubever.Minor{24, 25, 26, 36}},
 		{claim(map[string]any{"dataSourceRef": elsewhere}), "spec.dataSourceRef",
 			[]kubever.Minor{22, 26, 36}, []kubever.Minor{25}}, // which does not know the namespace alone
+		{claim(map[string]any{"dataSource": populator, "dataSourceRef": populatorElsewhere}), "spec.dataSource",
+			[]kubever.Minor{23, 26, 36}, []kubever.Minor{24, 25}}, // what it leans on is dropped with its namespace
+		{set, "spec.volumeClaimTemplates[0].spec.dataSource", []kubever.Minor{17, 24, 36}, nil},
 		{pod, proc, []kubever.Minor{11, 12, 30, 32}, []kubever.Minor{33, 36}},
 	} {
 		named := func(minor kubever.Minor) bool {

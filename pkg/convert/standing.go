@@ -208,7 +208,8 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 			d.value == nil {
 			continue
 		}
-		losses = append(losses, Loss{Path: d.at.String(), Value: d.value, Meaning: c.unknownIn(gvk, d, minor)})
+		losses = append(losses, Loss{Path: d.at.String(), Value: d.value,
+			Meaning: ofTemplates(gvk, d, c.unknownIn(gvk, d, minor), minor)})
 	}
 	if namespaced, known := kubever.Namespaced(gvk); known && !namespaced && object.GetNamespace() != "" {
 		losses = append(losses, Loss{Path: "metadata.namespace", Value: object.GetNamespace(),
