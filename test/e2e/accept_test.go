@@ -4,14 +4,18 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"iter"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,17 +30,18 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// What convert calls good, a real server of the release accepts: objects of every kind, in every version that they
-// convert to, as they are and with each of their fields taken away. What the server drops is named as a loss. Servers
-// that know dryRun write nothing; the others have a store that is thrown away. FUSIONCTL_E2E_ACCEPT_FILES names a
-// directory of other manifests instead, whose objects are taken as they are.
+// What convert calls good, a real server of the release accepts: objects of every kind that one of the releases serves,
+// in every version that they convert to, as they are, with each of their fields taken away, and with some changed by
+// chance. What the server drops is named as a loss. Servers that know dryRun write nothing; the others have a store that
+// is thrown away. FUSIONCTL_E2E_ACCEPT_FILES names a directory of other manifests instead, whose objects are taken as
+// they are, FUSIONCTL_E2E_ACCEPT a release that is asked alone, and FUSIONCTL_E2E_ACCEPT_SEED another chance.
 func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 	t.Parallel()
 	c, err := convert.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	bases, vary := acceptBases(t), variants
+	bases, vary := acceptBases(t), variantsByChance(acceptSeed(t))
 	if dir := os.Getenv("FUSIONCTL_E2E_ACCEPT_FILES"); dir != "" {
 		bases = objectsIn(t, c, dir)
 		vary = func(object map[string]any) []map[string]any { return []map[string]any{object} }
@@ -49,13 +54,17 @@ func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 			serviceAccount(t, server)
 			a := &acceptance{
 				t: t, c: c, minor: minor, client: server.Client("somebody", "system:masters"), told: map[string]bool{},
+				kinds: map[schema.GroupVersionKind]bool{},
 			}
 			a.run(bases, vary)
 			t.Logf("%s: %d converted, %d created, %d refused by convert, %d with losses", minor, a.converted, a.created,
 				a.refused,
 				a.lossy)
-			if a.created < 200 {
-				t.Errorf("%s: %d objects were created, want hundreds", minor, a.created)
+			if a.created < 1000 {
+				t.Errorf("%s: %d objects were created, want thousands", minor, a.created)
+			}
+			if os.Getenv("FUSIONCTL_E2E_ACCEPT_FILES") == "" {
+				a.everyKind()
 			}
 		})
 	}
@@ -152,7 +161,8 @@ type acceptance struct {
 	c      *convert.Converter
 	minor  kubever.Minor
 	client *rig.Client
-	told   map[string]bool // problems, each once
+	told   map[string]bool                  // problems, each once
+	kinds  map[schema.GroupVersionKind]bool // that the server accepted objects of
 
 	converted, created, refused, lossy int
 }
@@ -172,8 +182,8 @@ func (a *acceptance) run(bases []*unstructured.Unstructured, vary func(map[strin
 			for _, variant := range vary(object.Object) {
 				u := &unstructured.Unstructured{Object: variant}
 				if number++; a.minor < 12 && u.GetKind() != "CustomResourceDefinition" && u.GetKind() != "APIService" &&
-					u.GetName() != "" {
-					u.SetName(fmt.Sprintf("a%d.example", number)) // what is written stays for a while
+					u.GetKind() != "ThirdPartyResource" && u.GetName() != "" {
+					u.SetName(fmt.Sprintf("a%d", number)) // what is written stays for a while
 				}
 				text, err := json.Marshal(variant)
 				if err != nil {
@@ -214,6 +224,82 @@ func variants(object map[string]any) []map[string]any {
 	}
 	walk(object, nil)
 	return result
+}
+
+// acceptSeed is what chance starts from: the same in every run that does not ask for another.
+func acceptSeed(t *testing.T) uint64 {
+	t.Helper()
+	text := cmp.Or(os.Getenv("FUSIONCTL_E2E_ACCEPT_SEED"), "1")
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("FUSIONCTL_E2E_ACCEPT_SEED: %v", err)
+	}
+	return seed
+}
+
+// changedByChance is how many variants of an object chance makes.
+const changedByChance = 12
+
+// variantsByChance are variants, and those in which one to three places are changed by chance: the same for one seed and
+// one object.
+func variantsByChance(seed uint64) func(map[string]any) []map[string]any {
+	return func(object map[string]any) []map[string]any {
+		result := variants(object)
+		text, err := json.Marshal(object)
+		if err != nil {
+			return result
+		}
+		hash := fnv.New64a()
+		hash.Write(text)
+		chance := rand.New(rand.NewPCG(seed, hash.Sum64()))
+		for range changedByChance {
+			changed := runtime.DeepCopyJSON(object)
+			for range 1 + chance.IntN(3) {
+				changeOne(chance, changed)
+			}
+			result = append(result, changed)
+		}
+		return result
+	}
+}
+
+// changeOne changes one place of an object, or takes it away.
+func changeOne(chance *rand.Rand, object map[string]any) {
+	var places []func()
+	var walk func(value any, set func(any), depth int)
+	walk = func(value any, set func(any), depth int) {
+		other := func(values ...any) {
+			places = append(places, func() { set(values[chance.IntN(len(values))]) })
+		}
+		switch value := value.(type) {
+		case map[string]any:
+			for _, name := range sortedFields(value) {
+				if depth == 0 && slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, name) {
+					continue
+				}
+				places = append(places, func() { delete(value, name) })
+				walk(value[name], func(v any) { value[name] = v }, depth+1)
+			}
+		case []any:
+			if len(value) > 0 {
+				twice := append(slices.Clone(value), runtime.DeepCopyJSONValue(value[0]))
+				other([]any{}, twice, twice)
+			}
+			for i := range value {
+				walk(value[i], func(v any) { value[i] = v }, depth+1)
+			}
+		case string:
+			other("", "x", "Xy", "x_y", "a.b", "a/b", "-", "1", "10.0.0.1", strings.Repeat("a", 64))
+		case int64:
+			other(int64(0), int64(1), int64(-1), value+1, int64(70000))
+		case bool:
+			other(!value)
+		}
+	}
+	walk(object, nil, 0)
+	if len(places) > 0 {
+		places[chance.IntN(len(places))]()
+	}
 }
 
 func sortedFields(object map[string]any) []string {
@@ -276,9 +362,12 @@ func (a *acceptance) result(r stream.Result) error {
 		return nil
 	}
 	a.created++
-	a.compare(r, got)
-	if query == "" {
-		name := (&unstructured.Unstructured{Object: got}).GetName()
+	a.kinds[r.Object.GroupVersionKind()] = true
+	if r.Object.GetKind() != "SelfSubjectRulesReview" { // the answer does not repeat the question
+		a.compare(r, got)
+	}
+	name := (&unstructured.Unstructured{Object: got}).GetName()
+	if query == "" && name != "" { // reviews are not kept
 		if err := a.client.Call(a.t.Context(), http.MethodDelete, path+"/"+name, nil, nil); err != nil &&
 			rig.Code(err) != http.StatusNotFound {
 			return err
@@ -367,6 +456,20 @@ func saysNothing(value any) bool {
 		return value == 0
 	}
 	return value == nil
+}
+
+// notCreated are kinds that no client creates, or that need something else of the cluster first.
+var notCreated = []string{"Binding", "ComponentStatus", "ReplicationControllerDummy"}
+
+// everyKind: of every kind that the release serves by default an object was accepted.
+func (a *acceptance) everyKind() {
+	for _, api := range kubever.APIResources(a.minor) {
+		gvk := api.GroupVersion.WithKind(api.Kind)
+		if standing := a.c.StandingIn(gvk, a.minor); standing.Target == gvk && standing.Served && !a.kinds[gvk] &&
+			!slices.Contains(notCreated, api.Kind) {
+			a.tell("%s: no object of it was accepted", gvk)
+		}
+	}
 }
 
 // tell reports a problem once.

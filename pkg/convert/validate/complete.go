@@ -146,7 +146,8 @@ type validation struct {
 
 // judge validates an object: as the minor reads it, for it may lack what is left when a field is dropped.
 func (v *validation) judge(object *unstructured.Unstructured) (judgement, error) {
-	errs, err := v.errors(v.converter.AsRead(object, v.minor))
+	read := v.converter.AsRead(object, v.minor)
+	errs, err := v.errors(read)
 	if v.full {
 		return judgement{refused: errs}, err
 	}
@@ -157,6 +158,11 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 		return v.converter.CameLater(object.GroupVersionKind(), err.Field, v.minor)
 	})
 	j := judgement{refused: stricter(object, v.minor, !v.wordsDropped), doubts: errs}
+	ended, err := v.ended(read)
+	if err != nil {
+		return judgement{}, err
+	}
+	j.refused = append(j.refused, ended...)
 	for _, late := range v.converter.RefusedValues(object, v.minor) {
 		if late.Gate != "" {
 			j.refused = append(j.refused, field.Forbidden(field.NewPath(late.Path),
@@ -174,7 +180,7 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 		if unread != nil {
 			return judgement{}, unread
 		}
-		if !known || err.Type == field.ErrorTypeRequired && !maybeLater(object.GetKind(), err) {
+		if !known || err.Type == field.ErrorTypeRequired && !maybeLater(object.GetKind(), v.minor, err) {
 			j.refused = append(j.refused, err)
 		}
 	}

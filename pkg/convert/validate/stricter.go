@@ -105,24 +105,27 @@ func stricter(object *unstructured.Unstructured, minor kubever.Minor, words bool
 	return errs
 }
 
-// laterness is a part of a kind that older servers do not validate, or not until some minor that the table does not
-// know: what 1.36 requires there, they may do without.
+// laterness is a part of a kind that older servers do not validate, up to a minor or, with 0, until some minor that the
+// table does not know: what 1.36 requires there, they may do without.
 type laterness struct {
 	kind, part string
+	until      kubever.Minor
 	source     string
 }
 
 var laternesses = []laterness{
-	{"StatefulSet", "spec.template.spec", "pkg/apis/apps/validation/validation.go@1.15.12,1.17.17 leaves its PodSpec " +
+	{"TokenReview", "spec.token", 7, "pkg/registry/authentication/tokenreview/storage.go@1.7.0,1.8.15; run: 1.6.13 " +
+		"answers one without a token"},
+	{"StatefulSet", "spec.template.spec", 0, "pkg/apis/apps/validation/validation.go@1.15.12,1.17.17 leaves its PodSpec " +
 		"unvalidated; run: 1.10.13 and 1.15.12 accept a StatefulSet without containers"},
-	{"StatefulSet", "spec.volumeClaimTemplates",
+	{"StatefulSet", "spec.volumeClaimTemplates", 0,
 		"the same files; run: 1.10.13 and 1.15.12 accept claims without access modes"},
 }
 
-// maybeLater reports whether the error is about something that older servers may do without.
-func maybeLater(kind string, err *field.Error) bool {
+// maybeLater reports whether the error is about something that servers of a minor may do without.
+func maybeLater(kind string, minor kubever.Minor, err *field.Error) bool {
 	return slices.ContainsFunc(laternesses, func(l laterness) bool {
 		rest, inside := strings.CutPrefix(err.Field, l.part)
-		return l.kind == kind && inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		return l.kind == kind && (l.until == 0 || minor <= l.until) && inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
 	})
 }

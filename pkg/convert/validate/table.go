@@ -16,6 +16,9 @@ import (
 	apiserverinternalvalidation "k8s.io/kubernetes/pkg/apis/apiserverinternal/validation"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	appsvalidation "k8s.io/kubernetes/pkg/apis/apps/validation"
+	"k8s.io/kubernetes/pkg/apis/authentication"
+	"k8s.io/kubernetes/pkg/apis/authorization"
+	authorizationvalidation "k8s.io/kubernetes/pkg/apis/authorization/validation"
 	"k8s.io/kubernetes/pkg/apis/autoscaling"
 	autoscalingvalidation "k8s.io/kubernetes/pkg/apis/autoscaling/validation"
 	"k8s.io/kubernetes/pkg/apis/batch"
@@ -198,6 +201,32 @@ var validators = byType(
 	of(storagevalidation.ValidateVolumeAttachment),
 	of(storagevalidation.ValidateVolumeAttributesClass),
 	of(storagemigrationvalidation.ValidateStorageVersionMigration),
+)
+
+// reviews are questions, of which servers keep nothing: their metadata are empty, but for a namespace. What has no
+// validation is refused where it is answered: pkg/registry/authentication/tokenreview/storage.go,
+// pkg/registry/authorization/selfsubjectrulesreview/rest.go.
+var reviews = byType(
+	of(func(o *authentication.TokenReview) field.ErrorList {
+		if o.Spec.Token == "" {
+			return field.ErrorList{field.Required(field.NewPath("spec", "token"), "")}
+		}
+		return nil
+	}),
+	of(authorizationvalidation.ValidateSubjectAccessReview),
+	of(authorizationvalidation.ValidateSelfSubjectAccessReview),
+	of(func(o *authorization.LocalSubjectAccessReview) field.ErrorList {
+		if o.Namespace == "" {
+			o.Namespace = metav1.NamespaceDefault
+		}
+		return authorizationvalidation.ValidateLocalSubjectAccessReview(o)
+	}),
+	of(func(o *authorization.SelfSubjectRulesReview) field.ErrorList {
+		if o.Spec.Namespace == "" {
+			return field.ErrorList{field.Required(field.NewPath("spec", "namespace"), "")}
+		}
+		return nil
+	}),
 )
 
 // validateScaler: a ReplicationController is in the core group, whose name is empty.

@@ -24,11 +24,11 @@ import (
 
 // Created lists what the server refuses of an object that is created. The object is of Kubernetes' internal type, with
 // the defaults of the version gv in which it was written; it is changed. Parts that admission plugins and allocators
-// judge are left out: they depend on what else is in a cluster. A kind that has no validation, as reviews, is never
-// refused.
+// judge are left out: they depend on what else is in a cluster. A kind that has no validation is never refused.
 func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) (errs field.ErrorList) {
+	review, isReview := reviews[reflect.TypeOf(object)]
 	validate, ok := validators[reflect.TypeOf(object)]
-	if !ok {
+	if !ok && !isReview {
 		return nil
 	}
 	defer func() {
@@ -36,15 +36,30 @@ func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) (er
 			errs = field.ErrorList{field.InternalError(nil, fmt.Errorf("validation did not finish: %v", problem))}
 		}
 	}()
+	if isReview {
+		return unique(review(object, gv))
+	}
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
 	}
+	inOneAddress := writtenInOne(object)
 	prepare(object, accessor, namespaced)
 	errs = slices.DeleteFunc(validate(object, gv), allowedByFlag)
+	if inOneAddress { // servers fill in the list, and name its first element
+		for _, err := range errs {
+			err.Field = strings.Replace(err.Field, "spec.clusterIPs[0]", "spec.clusterIP", 1)
+		}
+	}
 	at := field.NewPath("metadata")
 	segment := func(name string, prefix bool) []string { return path.ValidatePathSegmentName(name, prefix) }
 	return unique(append(errs, apivalidation.ValidateObjectMetaAccessor(accessor, namespaced, segment, at)...))
+}
+
+// writtenInOne reports whether a Service says its address in the field that all releases have.
+func writtenInOne(object runtime.Object) bool {
+	service, ok := object.(*core.Service)
+	return ok && len(service.Spec.ClusterIPs) == 0
 }
 
 // prepare does what the server does before it validates.

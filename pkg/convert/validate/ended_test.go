@@ -1,0 +1,91 @@
+package validate
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// Objects of kinds that ended, and reviews, are refused for the field that servers name; and what they take is not.
+func TestKindsWithoutValidationToday(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		policy = "apiVersion: extensions/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: a}\nspec:\n  "
+		rest   = "runAsUser: {rule: RunAsAny}, seLinux: {rule: RunAsAny}, fsGroup: {rule: RunAsAny}, "
+		rules  = "{" + rest + "supplementalGroups: {rule: RunAsAny}"
+		preset = "apiVersion: settings.k8s.io/v1alpha1\nkind: PodPreset\nmetadata: {name: a}\nspec: "
+		tpr    = "apiVersion: extensions/v1beta1\nkind: ThirdPartyResource\nmetadata: {name: %s}\n"
+		review = "apiVersion: authorization.k8s.io/v1\nkind: "
+	)
+	for _, test := range []struct {
+		text, refused string // the field; "" for none
+		minor         kubever.Minor
+	}{
+		{policy + rules + "}", "", 6},
+		{policy + rules + ", volumes: ['*', cephFS, configMap]}", "", 6},
+		{policy + rules + ", volumes: [projected]}", "", 6},
+		{policy + rules + ", volumes: [csi]}", "spec.volumes[0]", 10},
+		{policy + rules + ", volumes: [configMap, cephfs]}", "spec.volumes[1]", 10},
+		{policy + "{" + rest + "supplementalGroups: {rule: MayRunAs, ranges: [{min: 1, max: 2}]}}",
+			"spec.supplementalGroups.rule", 10},
+		{policy + "{" + rest + "supplementalGroups: {rule: MayRunAs, ranges: [{min: 1, max: 2}]}}", "", 15},
+		{policy + "{" + rest + "supplementalGroups: {rule: MustRunAs, ranges: [{min: 3, max: 2}]}}",
+			"spec.supplementalGroups.ranges[0].min", 15},
+		{policy + "{" + rest + "supplementalGroups: {rule: MustRunAs, ranges: [{min: -1, max: 2}]}}",
+			"spec.supplementalGroups.ranges[0].min", 15},
+		{policy + "{" + rest + "}", "spec.supplementalGroups.rule", 6},
+		{policy + rules + ", runAsGroup: {rule: MustRunAs}}", "spec.runAsGroup.ranges", 15},
+		{policy + rules + ", runAsGroup: {rule: MustRunAs}}", "", 10}, // which does not know the field
+		{policy + rules + ", requiredDropCapabilities: [ALL], allowedCapabilities: [ALL]}",
+			"spec.allowedCapabilities[0]", 6},
+		{policy + rules + ", requiredDropCapabilities: [ALL], allowedCapabilities: ['*']}",
+			"spec.requiredDropCapabilities", 15},
+		{policy + rules + ", allowPrivilegeEscalation: false, defaultAllowPrivilegeEscalation: true}",
+			"spec.defaultAllowPrivilegeEscalation", 15},
+		{policy + rules + ", allowedHostPaths: [{pathPrefix: /a/../b}]}", "spec.allowedHostPaths[0].pathPrefix", 15},
+		{policy + rules + ", allowedHostPaths: [{readOnly: true}]}", "spec.allowedHostPaths[0].pathPrefix", 15},
+		{policy + rules + ", allowedFlexVolumes: [{}]}", "spec.allowedFlexVolumes[0].driver", 15},
+		{strings.Replace(policy, "name: a", "name: a_b", 1) + rules + "}", "metadata.name", 15},
+
+		{preset + "{env: [{name: A, value: b}]}", "", 6},
+		{preset + "{selector: {}}", "spec", 6},
+		{preset + "{env: [{value: b}]}", "spec.env[0].name", 6},
+		{preset + "{volumeMounts: [{name: v, mountPath: /v}]}", "spec.volumeMounts[0].name", 6},
+		{preset + "{volumeMounts: [{name: v, mountPath: /v}], volumes: [{name: v, emptyDir: {}}]}", "", 6},
+		{preset + "{volumes: [{name: V, emptyDir: {}}]}", "spec.volumes[0].name", 6},
+
+		{strings.Replace(tpr, "%s", "crumb.a.example", 1) + "versions: [{name: v1}]", "", 6},
+		{strings.Replace(tpr, "%s", "crumb.example", 1) + "versions: [{name: v1}]", "metadata.name", 6},
+		{strings.Replace(tpr, "%s", "crumb.a.example", 1), "versions", 6},
+		{strings.Replace(tpr, "%s", "crumb.a.example", 1) + "versions: [{name: v1}, {name: v1}]", "versions[1].name", 6},
+
+		{review + "SubjectAccessReview\nspec: {user: a, resourceAttributes: {verb: get}}", "", kubever.Newest},
+		{review + "SubjectAccessReview\nspec: {user: a}", "spec.resourceAttributes", kubever.Newest},
+		{review + "SubjectAccessReview\nspec: {resourceAttributes: {verb: get}}", "spec.user", 15},
+		{review + "SelfSubjectAccessReview\nspec: {}", "spec.resourceAttributes", kubever.Newest},
+		{review + "LocalSubjectAccessReview\nmetadata: {namespace: a}\nspec: {user: a, resourceAttributes: {namespace: b}}",
+			"spec.resourceAttributes.namespace", kubever.Newest},
+		{review + "SelfSubjectRulesReview\nspec: {}", "spec.namespace", kubever.Newest},
+		{"apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {}", "spec.token", kubever.Newest},
+		{"apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {}", "spec.token", 8},
+
+		{"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {clusterIP: x, ports: [{port: 1}]}",
+			"spec.clusterIP", 15},
+	} {
+		object := parse(t, test.text)
+		_, _, err := Complete(c, object, object.DeepCopy(), nil, test.minor)
+		var refused *RefusedError
+		switch {
+		case test.refused == "" && err != nil:
+			t.Errorf("%s\nfor %s: %v; want no error", test.text, test.minor, err)
+		case test.refused != "" && (!errors.As(err, &refused) || refused.Errors[0].Field != test.refused):
+			t.Errorf("%s\nfor %s: %v; want one of %s", test.text, test.minor, err, test.refused)
+		}
+	}
+}
