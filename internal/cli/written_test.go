@@ -31,6 +31,7 @@ var writers = map[string][]string{
 	"crd apply":         {"journal"},
 	"crd undo":          {"journal"},
 	"etcd backup":       {"out"},
+	"etcd restore":      {"data-dir"},
 	"etcd move plan":    {"out"},
 	"etcd move apply":   {"journal", "backup"},
 	"etcd move undo":    {"journal", "backup"},
@@ -47,7 +48,7 @@ func TestWhatWritesFilesIsKnown(t *testing.T) {
 	var walk func(cmd *cobra.Command, path string)
 	walk = func(cmd *cobra.Command, path string) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			names := slices.Contains([]string{"out", "fix", "journal", "backup"}, f.Name)
+			names := slices.Contains([]string{"out", "fix", "journal", "backup", "data-dir"}, f.Name)
 			if names || strings.Contains(f.Usage, "to write") && !strings.Contains(f.Usage, "how") {
 				if !slices.Contains(writers[path], f.Name) {
 					t.Errorf("fusionctl %s --%s writes a file: it belongs into the list, and into the test of modes",
@@ -131,6 +132,15 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 				"crd.plan")
 			at := endpoints(servers)
 			run([]int{0}, slices.Concat([]string{"etcd", "backup", self, "--out", "backups"}, at)...)
+			saved, err := filepath.Glob(filepath.Join(dir, "backups", "*", "core.db"))
+			if err != nil || len(saved) != 1 {
+				t.Fatalf("snapshots %q, %v: want one of the store core", saved, err)
+			}
+			for _, id := range []string{"one", "two"} { // the second keeps what the first wrote
+				run([]int{0}, "etcd", "restore", saved[0], "--data-dir", "member", "--id", id, "--name", "cp-1",
+					"--peer-url", "http://127.0.0.1:2380", "--cluster", "cp-1=http://127.0.0.1:2380", "--token", id)
+			}
+			run([]int{0}, "etcd", "restore", "--back", "--data-dir", "member", "--id", "two")
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "plan", self, "--out", "move.plan"}, at)...)
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "apply", self, "move.plan", "--yes"}, at)...)
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "undo", self, "move.plan", "--yes"}, at)...)
@@ -151,7 +161,7 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 				"crd.plan.journal": "0600", "move.plan": "0600", "move.plan.journal": "0600",
 				"move.plan.backup": "0600", "report.html": "0600", "report.md": "0600",
 				"pki": "d0700", "rendered-static-pod": "d0700", "rendered-systemd": "d0700",
-				"rendered-hosted": "d0700", "backups": "d0700",
+				"rendered-hosted": "d0700", "backups": "d0700", "member": "d0700",
 			} {
 				if got[file] != want {
 					t.Errorf("%s has mode %q, want %s", file, got[file], want)
@@ -164,11 +174,11 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 				switch {
 				case below == "":
 					want = "nothing of that name"
-				case top == "backups" && strings.HasPrefix(mode, "d"):
+				case (top == "backups" || top == "member") && strings.HasPrefix(mode, "d"):
 					want = "d0700"
 				case strings.HasPrefix(mode, "d"):
 					want = "d0755" // below one that is closed; they may be copied to a host
-				case top == "pki" && strings.HasSuffix(file, ".key"), top == "backups",
+				case top == "pki" && strings.HasSuffix(file, ".key"), top == "backups", top == "member",
 					top != "pki" && !isPublic(below):
 					want = "0600"
 				}

@@ -3,6 +3,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,6 +91,12 @@ func Save(ctx context.Context, s Source, dir string, keep int, now time.Time) (b
 		return nil, nil, err
 	}
 	defer release()
+	// Its owner could exchange what lies there, which is restored one day. The volumes of pods are root's, and of their
+	// group.
+	if info, err := os.Stat(dir); err != nil || !filetree.Trusted(info) {
+		return nil, nil, cmp.Or(err, fmt.Errorf("%s: belongs to another user, who can write there: chown makes it yours",
+			dir))
+	}
 	if err := removePartials(dir); err != nil {
 		return nil, nil, err
 	}

@@ -146,6 +146,29 @@ func TestDamagedSnapshotsAreFound(t *testing.T) {
 	}
 }
 
+// TestBackupsAreKeptWhereNobodyElseWrites: who owns the directory could exchange what is restored one day.
+func TestBackupsAreKeptWhereNobodyElseWrites(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Save(t.Context(), Source{}, dir, 1, time.Now()); err == nil || !strings.Contains(err.Error(),
+		"other users cannot write") {
+		t.Errorf("into a directory of everybody's: %v", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const another = 4711
+	if err := os.Chown(dir, another, another); err != nil {
+		t.Skip("only root gives a directory away")
+	}
+	if _, _, err := Save(t.Context(), Source{}, dir, 1, time.Now()); err == nil || !strings.Contains(err.Error(),
+		"belongs to another user") {
+		t.Errorf("into a directory of another user: %v", err)
+	}
+}
+
 // TestOneBackupAtATime: a second process is told so.
 func TestOneBackupAtATime(t *testing.T) {
 	w := newWorld(t)

@@ -90,10 +90,24 @@ func (m *Member) stage(ctx context.Context) error {
 	if err := file.VerifyHash(ctx); err != nil {
 		return err
 	}
-	return etcdsnapshot.NewV3(zap.NewNop()).Restore(etcdsnapshot.RestoreConfig{
+	if err := etcdsnapshot.NewV3(zap.NewNop()).Restore(etcdsnapshot.RestoreConfig{
 		SnapshotPath: m.Snapshot, Name: m.Name, OutputDataDir: m.staging(), PeerURLs: []string{m.PeerURL},
 		InitialCluster: m.Cluster, InitialClusterToken: m.Token,
 		RevisionBump: revisionBump, MarkCompacted: true,
+	}); err != nil {
+		return err
+	}
+	return private(m.staging())
+}
+
+// private makes files their owner's alone: etcd writes some with what the umask leaves.
+func private(dir string) error {
+	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		mode := fs.FileMode(0o600)
+		if err == nil && entry.IsDir() {
+			mode = 0o700
+		}
+		return errors.Join(err, os.Chmod(name, mode))
 	})
 }
 
