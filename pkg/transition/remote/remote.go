@@ -283,11 +283,20 @@ func (a *answer) err() error {
 	e := &farError{text: visible.Text(a.Error)}
 	switch {
 	case a.Gone != nil:
+		shown(a.Gone.Keys)
 		e.cause = a.Gone
 	case a.Pods != nil:
+		shown(a.Pods.Pods)
 		e.cause = a.Pods
 	}
 	return e
+}
+
+// shown makes each of some names of another machine a line that is visible.
+func shown(names []string) {
+	for i, name := range names {
+		names[i] = visible.Line(name)
+	}
 }
 
 // farError is the error of another machine, with what it is where that matters.

@@ -1,7 +1,9 @@
 package remote
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,7 +58,7 @@ func (m *machine) Check(_ context.Context, _ string, c *transition.Check) error 
 	case transition.MayGo:
 		return fmt.Errorf("wrapped: %w", &handover.GoneError{Keys: []string{"a"}, Gone: 1, Of: 1, Digest: "d"})
 	case transition.Adopted:
-		return fmt.Errorf("wrapped: %w", &handover.PodsError{Pods: []string{"p"}})
+		return fmt.Errorf("wrapped: %w", &handover.PodsError{Pods: []string{"p\x1b[2J\nit is done"}})
 	}
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -504,3 +506,66 @@ func TestAwayLeavesThisMachineOut(t *testing.T) {
 		t.Errorf("Away = %v, want %v", err, unknown)
 	}
 }
+
+// FuzzServe: an agent ends with its input, whatever that is, and answers each line of it.
+func FuzzServe(f *testing.F) {
+	hello := `{"schema":"` + Schema + `","host":{"name":"cp-1","address":"10.0.0.1"},"snapshots":"","wait":1}` + "\n"
+	for _, rest := range []string{`{"do":{"kind":"put file","file":{"path":"/a"}}}`, `{"check":{"kind":"may go"}}`,
+		`{"look":{"stores":[{"name":"core"}]}}`, `{"keep":{"record":"r"}}`, `{}`, `{"do":null,"more":1}`, "", "["} {
+		f.Add([]byte(hello + rest + "\n"))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var out bytes.Buffer
+		_ = Serve(t.Context(), bytes.NewReader(data), &out, func(Hello) (transition.Runner, error) { return nothing{}, nil })
+		for line := range bytes.Lines(out.Bytes()) {
+			var a answer
+			if err := json.Unmarshal(line, &a); err != nil {
+				t.Errorf("an answer %q: %v", line, err)
+			}
+		}
+	})
+}
+
+// nothing does nothing, and finds nothing.
+type nothing struct{}
+
+func (nothing) Do(context.Context, string, *transition.Action) error {
+	return errors.New("nothing is done")
+}
+func (nothing) Check(context.Context, string, *transition.Check) error { return nil }
+
+func (nothing) Look(context.Context, string, *transition.Watch) (map[string]witness.Sight, error) {
+	return nil, nil
+}
+
+func (nothing) Keep(context.Context, string, *transition.Objects) (*handover.Known, error) {
+	return nil, nil
+}
+
+// FuzzAnswers: what an agent answers is one answer, or ends its connection.
+func FuzzAnswers(f *testing.F) {
+	hello := `{"schema":"` + Schema + `"}` + "\n"
+	for _, rest := range []string{`{}`, `{"working":true}`, `{"error":"x","pods":{"Pods":["a\u001b"]}}`, `{"seen":{}}`, ``} {
+		f.Add([]byte(hello + rest + "\n"))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		hosts := &Hosts{Hosts: []transition.Host{host}, Connect: func(context.Context, transition.Host) (Connection,
+			error) {
+			return canned{bytes.NewReader(data)}, nil
+		}}
+		err := hosts.Check(t.Context(), host.Name, &transition.Check{Kind: transition.FileIs})
+		if pods, is := errors.AsType[*handover.PodsError](err); is && strings.ContainsAny(strings.Join(pods.Pods, ""), "\n\x1b") {
+			t.Errorf("names of pods that act: %q", pods.Pods)
+		}
+		if err != nil && strings.Contains(err.Error(), "\x1b") {
+			t.Errorf("an error that acts: %q", err)
+		}
+		_ = hosts.Close()
+	})
+}
+
+// canned answers what it has.
+type canned struct{ io.Reader }
+
+func (canned) Write(data []byte) (int, error) { return len(data), nil }
+func (canned) Close() error                   { return nil }
