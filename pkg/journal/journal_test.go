@@ -253,3 +253,34 @@ func TestAPlanThatWasBegunStays(t *testing.T) {
 		t.Errorf("the plan is %q, %v; want the one that was begun", got, err)
 	}
 }
+
+// FuzzRead: a journal that was cut off, or changed, is read without what is not whole, or not at all; and so it is when
+// it is written on.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(""))
+	f.Add([]byte("{}\n"))
+	f.Add([]byte("{\"plan\":\"p\"}\n{\"step\":\"1\"}\n{\"st"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		name := filepath.Join(t.TempDir(), "journal")
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		read, err := Read[map[string]any](name, "p")
+		j, opened := Open[map[string]any](name, "p")
+		if opened != nil {
+			return
+		}
+		if err != nil || len(j.Records()) != len(read) {
+			t.Errorf("Open of %q has %d records, Read has %d, %v", data, len(j.Records()), len(read), err)
+		}
+		if err := j.Append(map[string]any{"step": "2"}); err != nil {
+			t.Errorf("writing on %q: %v", data, err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Read[map[string]any](name, "p"); err != nil || len(again) != len(read)+1 {
+			t.Errorf("%q, written on, has %d records, %v, want %d", data, len(again), err, len(read)+1)
+		}
+	})
+}

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
@@ -339,4 +341,88 @@ func TestHugeObjectsAreRefused(t *testing.T) {
 	if v := judged(); v.plan != nil || !strings.Contains(v.err.Error(), "more than 50000 fields") {
 		t.Errorf("7000 rules: %v", v.err)
 	}
+}
+
+// FuzzManifest: what passes is pods without a node, an account or a privilege, read by the types of the API, not by the
+// shapes that let it pass.
+func FuzzManifest(f *testing.F) {
+	v := judge(example(f))
+	steps, err := transition.NewHosted(nil, v.plan, transition.Facts{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, s := range steps.Steps {
+		if s.Do != nil && s.Do.Workload != nil {
+			f.Add(s.Do.Workload.Manifest)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		objects, err := objectsOf(&transition.Workload{Namespace: "hosted", Name: "fuzz", Manifest: data})
+		if err != nil {
+			return
+		}
+		for _, o := range objects {
+			if o.GetNamespace() != "hosted" || !slices.Contains(workloadKinds, o.GroupVersionKind()) {
+				t.Errorf("%s %s of namespace %q", o.GetKind(), o.GetName(), o.GetNamespace())
+			}
+			var d appsv1.Deployment // a StatefulSet has its pods in the same place
+			if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d) != nil {
+				continue
+			}
+			pod := &d.Spec.Template.Spec
+			if pod.HostNetwork || pod.HostPID || pod.HostIPC || pod.NodeName != "" || pod.ServiceAccountName != "" ||
+				pod.DeprecatedServiceAccount != "" || len(pod.InitContainers)+len(pod.EphemeralContainers) > 0 ||
+				pod.PriorityClassName != "" || pod.RuntimeClassName != nil || pod.HostUsers != nil {
+				t.Errorf("more than a process: %+v", pod)
+			}
+			for _, volume := range pod.Volumes {
+				if volume.HostPath != nil || volume.CSI != nil || volume.NFS != nil || volume.PersistentVolumeClaim != nil ||
+					volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources,
+						func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
+					t.Errorf("a volume %+v", volume)
+				}
+			}
+			for _, c := range pod.Containers {
+				if s := c.SecurityContext; s == nil || s.Privileged != nil || s.RunAsUser != nil || s.ProcMount != nil ||
+					len(c.VolumeDevices) > 0 || c.Lifecycle != nil ||
+					slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 }) {
+					t.Errorf("a container %+v", c)
+				}
+			}
+		}
+	})
+}
+
+// FuzzRecord: a record that is valid is so when it was written and is read.
+func FuzzRecord(f *testing.F) {
+	v := judge(example(f))
+	steps, err := transition.NewHosted(nil, v.plan, transition.Facts{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	text, err := json.Marshal(&record{Runs: v.digest, Plan: v.plan, Open: &open{To: v.digest, Plan: v.plan,
+		Transition: steps}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"open":{"transition":{"steps":[{"do":{"kind":"restore member"}},null]}}}`))
+	f.Add([]byte(`{"plan":{"name":"hosted","target":"hosted"},"open":{"plan":null}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := &record{}
+		if r.decode(bytes.NewReader(data)) != nil || r.validate("hosted") != nil {
+			return
+		}
+		once, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := &record{}
+		if again.decode(bytes.NewReader(once)) != nil {
+			return // a plan without versions, which no operator writes
+		}
+		if err := again.validate("hosted"); err != nil {
+			t.Errorf("%s becomes %s: %v", data, once, err)
+		}
+	})
 }

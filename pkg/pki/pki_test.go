@@ -441,3 +441,24 @@ func TestListReadsCertificatesAndNoKeys(t *testing.T) {
 		t.Errorf("a file that holds no certificate: %v", err)
 	}
 }
+
+// FuzzParseContents: files of hosts, some of which hold keys. Nothing of a key is in an error.
+func FuzzParseContents(f *testing.F) {
+	_, pair, err := NewAuthority("kubernetes", LifetimeOf(time.Unix(1_700_000_000, 0), time.Hour))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(append(slices.Clone(pair.Certificate), pair.Key...))
+	f.Add([]byte("-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := ParseContents(data)
+		if err != nil && len(err.Error()) > 500 {
+			t.Errorf("an error of %d bytes: %.100s", len(err.Error()), err)
+		}
+		if err == nil && len(c.PublicKeys) < len(c.Certificates) {
+			t.Errorf("%d certificates, and %d public keys", len(c.Certificates), len(c.PublicKeys))
+		}
+		_, _ = ParseCertificates(data)
+		_, _ = ParseAuthority(data, data)
+	})
+}

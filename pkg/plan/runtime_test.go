@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -254,4 +255,32 @@ func TestParseRuntimeRefusesWhatIsNoPlan(t *testing.T) {
 			t.Errorf("ParseRuntime of %s: %v, want %q in it", name, err, tc.want)
 		}
 	}
+}
+
+// FuzzParseRuntime: what is read is written, and then the same.
+func FuzzParseRuntime(f *testing.F) {
+	text, err := plantest.Example(f, "split-1.15-1.36.yaml").Runtime().Format()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"schema":"` + plan.RuntimeSchema + `"}`))
+	f.Add([]byte(`{"schema":"` + plan.Schema + `","resources":[null]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := plan.ParseRuntime(data)
+		if err != nil {
+			return
+		}
+		once, err := r.Format()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := plan.ParseRuntime(once)
+		if err != nil {
+			t.Fatalf("%s becomes %s: %v", data, once, err)
+		}
+		if twice, err := again.Format(); err != nil || string(twice) != string(once) {
+			t.Errorf("%s becomes %s, %v", once, twice, err)
+		}
+	})
 }

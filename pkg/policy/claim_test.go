@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -265,4 +267,61 @@ func TestWhoListsEverySubject(t *testing.T) {
 	if !slices.Equal(lines, []int{1}) {
 		t.Errorf("RulesOf(alice in devs, namespace b) = lines %v, want 1", lines)
 	}
+}
+
+// FuzzParseClaim: what can be read of a claim can be claimed of a policy.
+func FuzzParseClaim(f *testing.F) {
+	for _, text := range []string{`write deployments.apps in kube-system except group admins`, `any secret`, `read /metrics`,
+		`get pods in "" by user alice by group "a b" except serviceaccount kube-system:x`, `any *.apps`, `any *`, `"`, ``} {
+		f.Add(text, false)
+	}
+	catalog := NewCatalog()
+	f.Fuzz(func(t *testing.T, text string, allow bool) {
+		want := WantDeny
+		if allow {
+			want = WantAllow
+		}
+		claim, err := ParseClaim(want, text, catalog)
+		if err == nil && reflect.DeepEqual(claim, Claim{}) {
+			t.Errorf("%q claims nothing", text)
+		}
+	})
+}
+
+// FuzzParseCases: each case that is read has what it needs to be decided.
+func FuzzParseCases(f *testing.F) {
+	for _, text := range []string{`{"user":"alice","verb":"get","resource":"pods","want":"allow"}`,
+		"- {user: alice, verb: get, path: /metrics, want: deny}\n", "{}{}", "[", "- &a [*a, *a]"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cases, err := ParseCases("cases.yaml", data)
+		if err != nil {
+			return
+		}
+		if len(cases) == 0 {
+			t.Error("no case, and no error")
+		}
+		for _, c := range cases {
+			if c.Want != WantAllow && c.Want != WantDeny {
+				t.Errorf("a case that wants %q", c.Want)
+			}
+		}
+	})
+}
+
+// FuzzReadAudit: a line that is no event is an error, and none is skipped.
+func FuzzReadAudit(f *testing.F) {
+	for _, text := range []string{`{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete","verb":"get"}`,
+		"\x1f\x8b", "{}\n{}", "\n\n", `{"kind":"Event"`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		events := 0
+		err := ReadAudit("audit.log", bytes.NewReader(data), func(AuditEvent) error { events++; return nil })
+		if lines := bytes.Count(data, []byte("\n")) + 1; err == nil && events > lines &&
+			!bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+			t.Errorf("%d events of %d lines", events, lines)
+		}
+	})
 }

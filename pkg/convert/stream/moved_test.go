@@ -41,3 +41,18 @@ func TestParseMovedRefuses(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParseMoved: each row that is read says what moved, and of which project.
+func FuzzParseMoved(f *testing.F) {
+	f.Add([]byte("deprecated-versions:\n- {version: cert-manager.io/v1alpha2, kind: Issuer, component: cm}\n"))
+	f.Add([]byte("deprecated-versions: [null]"))
+	f.Add([]byte("a: &a [*a, *a]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		moved, err := ParseMoved(data)
+		for _, m := range moved {
+			if err == nil && (m.GroupVersion.Version == "" || m.Project == "") {
+				t.Errorf("%+v of %q", m, data)
+			}
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package roles_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -255,4 +256,47 @@ func TestReadRefusesWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("Read(%v) = %+v", tree, o)
 		}
 	}
+}
+
+// FuzzRead: what is read is read again from what is written, allows the same, and its copy is known as one.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"a","namespace":"b"},` +
+		`"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]}`))
+	f.Add([]byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"a"},` +
+		`"roleRef":{"kind":"ClusterRole","name":"x"},"subjects":[{"kind":"User","name":"u"}]}`))
+	f.Add([]byte(`{"metadata":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var tree map[string]any
+		if json.Unmarshal(data, &tree) != nil {
+			return
+		}
+		o, err := roles.Read(tree)
+		if err != nil {
+			return
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var written map[string]any
+		if err := json.Unmarshal(text, &written); err != nil {
+			t.Fatal(err)
+		}
+		again, err := roles.Read(written)
+		if err != nil || again.Key() != o.Key() {
+			t.Fatalf("%s becomes %s, %v", data, again.Key(), err)
+		}
+		o.DeletionTimestamp = nil
+		c, problems := roles.Copy([]roles.Object{o}, nil)
+		if len(problems) > 0 || len(c.Create) != 1 {
+			t.Fatalf("copying %s: %v, %q", text, c, problems)
+		}
+		next, problems := roles.Copy([]roles.Object{o}, c.Apply(nil))
+		if len(problems) > 0 || len(next.Create)+len(next.Change)+len(next.Remove) > 0 {
+			t.Errorf("copying %s again: %+v, %q", text, next, problems)
+		}
+		if p := roles.Prove([]roles.Object{o}, nil, c.Apply(nil)); len(p.Missing) > 0 && o.AggregationRule == nil {
+			t.Errorf("the copy of %s does not allow %v", text, p.Missing)
+		}
+	})
 }

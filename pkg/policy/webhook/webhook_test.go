@@ -184,3 +184,29 @@ func TestOpenRefusesWhatIsNotGood(t *testing.T) {
 		}
 	}
 }
+
+// FuzzReview: whatever is asked, the answer is a review that allows nothing which the policy does not, or a refusal.
+func FuzzReview(f *testing.F) {
+	f.Add([]byte(`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"user":"bob","groups":["devs"],` +
+		`"resourceAttributes":{"verb":"get","resource":"pods","namespace":"a"}}}`))
+	f.Add([]byte(`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1beta1","spec":{"nonResourceAttributes":` +
+		`{"path":"/metrics","verb":"get"}}}`))
+	f.Add([]byte(`{"kind":"SubjectAccessReview"}`))
+	rules, err := policy.Parse("p.jsonl", strings.NewReader(line(`"user":"alice","resource":"pods","namespace":"a"`)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	compiled := Policy{Name: "p.jsonl", Authorizer: policy.NewAuthorizer(rules)}
+	h := &Handler{Policy: func() Policy { return compiled }, Metrics: NewMetrics(prometheus.NewRegistry())}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w := post(h, string(data))
+		var got authorizationv1.SubjectAccessReview
+		if err := json.Unmarshal(w.Body.Bytes(), &got); w.Code == http.StatusOK && err != nil {
+			t.Errorf("the answer %q: %v", w.Body, err)
+		}
+		var asked struct{ Spec struct{ User string } }
+		if got.Status.Allowed && (json.Unmarshal(data, &asked) != nil || asked.Spec.User != "alice") {
+			t.Errorf("%s is allowed", data)
+		}
+	})
+}
