@@ -163,6 +163,9 @@ func printReport(w io.Writer, req checkRequest, report finding.Report) error {
 	if req.output == "html" {
 		return checkSheet(w, cmp.Or(req.objects, req.file), report, nil)
 	}
+	if req.objects == "" { // of objects there may be thousands
+		report.Findings = grouped(report.Findings)
+	}
 	printFindings(w, report)
 	_, err := visible.Fprintln(w, countsOf(document.Summary, len(report.Accepted)))
 	return err

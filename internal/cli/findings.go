@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/prose"
@@ -34,6 +35,30 @@ func printFindings(w io.Writer, report finding.Report) {
 		}
 	}
 	printAccepted(w, report.Accepted)
+}
+
+// grouped joins the subjects of findings that are otherwise alike, each at the place of the first: what a plan says of
+// several resources in the same words is read once.
+func grouped(findings []finding.Finding) []finding.Finding {
+	type kind struct {
+		severity           finding.Severity
+		rule, message, fix string
+	}
+	var groups []finding.Finding
+	at, subjects := map[kind]int{}, map[kind][]string{}
+	for _, f := range findings {
+		k := kind{f.Severity, f.Rule, f.Message, f.Fix}
+		first, seen := at[k]
+		if !seen {
+			first = len(groups)
+			at[k], groups = first, append(groups, f)
+		}
+		if !slices.Contains(subjects[k], f.Subject) {
+			subjects[k] = append(subjects[k], f.Subject)
+		}
+		groups[first].Subject = strings.Join(subjects[k], ", ")
+	}
+	return groups
 }
 
 // printFinding prints a finding with its severity, what it relates to and the fix.

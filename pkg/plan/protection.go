@@ -207,7 +207,7 @@ func (b *basis) legacyPlugins() []string {
 }
 
 // ofTheTime are plugins that protect nothing and mean nothing to a version that has what they were for.
-var ofTheTime = []string{"AlwaysAdmit", "AlwaysDeny", "GenericAdmissionWebhook", "InitialResources", "Initializers",
+var ofTheTime = []string{"AlwaysAdmit", "AlwaysDeny", "GenericAdmissionWebhook", "InitialResources",
 	"PVCProtection", "PersistentVolumeLabel", "PodPreset"}
 
 // pluginsToKeep are the plugins of the legacy side that the modern version has and does not run by itself.

@@ -215,8 +215,8 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 		if len(who) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name + " in " + metav1.NamespaceSystem,
 				Message: fmt.Sprintf("%s %s", names(who), what),
-				Fix: fmt.Sprintf("list the namespaces in which %s may be used in spec.access, without %s and others "+
-					"with powerful service accounts", row.Name, metav1.NamespaceSystem)})
+				Fix: fmt.Sprintf("list the namespaces in which they may be used in spec.access, without %s and others "+
+					"with powerful service accounts", metav1.NamespaceSystem)})
 		}
 	}
 	return found

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,11 +191,10 @@ func unprovidedFiles(p *plan.Plan) []finding.Finding {
 				u.File, u.Host),
 			Fix: fmt.Sprintf("put it on every host and say so: spec.hostFiles: [%s]", u.File)}
 		if u.Object != "" {
-			f.Message = fmt.Sprintf("%s: the legacy side has it in %s and not on its hosts, and a static pod cannot "+
-				"refer to that",
-				u.File, u.Object)
-			f.Fix = fmt.Sprintf("copy the files of %s to every host, at this path with mode 0600, and say so: "+
-				"spec.hostFiles: [%s]", u.Object, u.File)
+			f.Message = fmt.Sprintf("the legacy side has the file in %s and not on its hosts, and a static pod cannot "+
+				"refer to that", u.Object)
+			f.Fix = fmt.Sprintf("copy the files of %s to %s on every host, with mode 0600, and say so: "+
+				"spec.hostFiles: [%s]", u.Object, path.Dir(u.File), path.Dir(u.File))
 		}
 		found = append(found, f)
 	}
@@ -268,7 +268,11 @@ var enforcing = map[string]string{
 	"SecurityContextDeny":   "pods with a security context are refused; label namespaces for PodSecurity instead",
 	"PersistentVolumeLabel": "volumes get the labels of their zone",
 	"NamespaceExists":       "objects of absent namespaces are refused",
+	initializers:            "objects wait for initializers, where an InitializerConfiguration names some",
 }
+
+// initializers is a plugin that does nothing without objects of an alpha version, and that installers turned on.
+const initializers = "Initializers"
 
 func lostProtection(p *plan.Plan) []finding.Finding {
 	return slices.Concat(lostArguments(p), lostAuthorizer(p), changedEvents(p), lostPlugins(p))
@@ -378,6 +382,10 @@ func lostPlugins(p *plan.Plan) []finding.Finding {
 				"enable-admission-plugins to the plan"
 		case what != "":
 			f.Message = fmt.Sprintf("%s has no such plugin: on the legacy side %s", minor, what)
+			if plugin == initializers {
+				f.Severity = finding.Info
+				f.Fix = "see whether there are any: kubectl get initializerconfigurations; have a webhook do their work"
+			}
 		default:
 			f.Message = fmt.Sprintf("runs on the legacy side, and %s has no such plugin", minor)
 		}
