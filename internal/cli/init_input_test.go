@@ -82,6 +82,16 @@ func TestInitFromBadInput(t *testing.T) {
 				[]byte("kind: Pod\nspec: {containers: [{image: 'k/kube-apiserver:v1.15.12', "+
 					"command: [kube-apiserver, '--advertise-address=${IP}']}]}\n"), 0o644)
 		}, "\"--advertise-address=${IP}\" is a place in a template"},
+		"arguments that a script is to put there": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"),
+				[]byte("kind: Pod\nspec: {containers: [{image: 'k/kube-apiserver:v1.15.12', "+
+					"command: [/hyperkube, apiserver], args: [<args>]}]}\n"), 0o644)
+		}, "\"<args>\" is a place in a template"},
+		"addresses that sed is to put there": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"),
+				[]byte("kind: Pod\nspec: {containers: [{image: 'k/kube-apiserver:v1.15.12', "+
+					"command: [kube-apiserver, '--etcd-servers=#ETCD_ENDPOINTS#']}]}\n"), 0o644)
+		}, "\"--etcd-servers=#ETCD_ENDPOINTS#\" is a place in a template"},
 		"a list that a pager cut off": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "ps.txt"),
 				[]byte("|-480 /bin/kube-apiserver --secure-port=6443 --service-acco>\n"), 0o644)

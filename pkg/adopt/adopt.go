@@ -46,6 +46,7 @@ type Process struct {
 	unfilled string              // a word with a variable that nothing substitutes
 	broken   string              // why the arguments are not all there
 	asks     []asked             // what only the machine can tell
+	unseen   []spec.Mount        // volumes whose files are on no host and in no object, by name and path
 	// what others than the arguments tell
 	cluster    string // name of the cluster: an annotation of kops
 	advertised string // address: an annotation of kubeadm, the host of a probe
@@ -90,7 +91,7 @@ var folders = []string{
 	"etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system", "systemd/system",
 	"args", "var/snap/microk8s/current/args", "var/snap", "etc/init.d",
 	"var/lib/rancher/rke2/agent/pod-manifests", "etc/rancher/rke2", "etc/rancher/k3s", "etc/origin/node/pods",
-	"etc/origin/master", "etc/init", "etc/supervisor/conf.d", "etc/supervisord.d",
+	"etc/origin/master", "etc/init", "etc/supervisor/conf.d", "etc/supervisord.d", "etc/containers/systemd",
 }
 
 // Folders are those of a machine in which what starts a control plane may lie, below its root.
@@ -136,6 +137,7 @@ func readFirst(dir, host fs.FS, m *made, folders []string, wanted func(*Running)
 	found *Running, tried *reader, err error) {
 	tried = &reader{}
 	var lists []*reader
+	folders = withServices(dir, folders)
 	for _, folder := range folders {
 		r := &reader{files: dir, folder: folder, host: host, made: m}
 		if err := r.read(); err != nil {
@@ -288,7 +290,7 @@ func (r *reader) read() error {
 			r.note(name, "is ignored: it is %s", KindOf(info.Mode()))
 			continue
 		}
-		if info.IsDir() || slices.Contains(beside, path.Ext(name)) {
+		if info.IsDir() || slices.Contains(beside, path.Ext(name)) && !r.isSupervised(name) {
 			r.beside = append(r.beside, name)
 			continue
 		}
@@ -334,7 +336,12 @@ func (r *reader) read() error {
 		}
 	}
 	for _, f := range files {
+		unit, err := r.asUnit(f.name, f.text)
+		if err != nil {
+			return err
+		}
 		switch {
+		case unit:
 		case r.refuse(f.name, f.text), path.Ext(f.name) == ".service", r.environmentFiles[f.name]:
 		case r.inspect(f.name, f.text), r.snapFile(f.name, f.text), r.multipart(f.name, f.text), r.hold(f.name, f.text),
 			r.printedUnits(f.name, f.text),
@@ -446,6 +453,11 @@ func (r *reader) running() *Running {
 	return &Running{Processes: r.processes, Notes: r.notes}
 }
 
+// placeholder is what is replaced before a file is used, in the languages of templates and in what sed is given:
+// {{ x }}, <% x %>, <args>, #ETCD_ENDPOINTS#, @CERT@, __LEVEL__, %%NAME%%.
+var placeholder = regexp.MustCompile(
+	`\{\{|<%|^<[\w -]+>$|=<[\w -]+>$|#[A-Z][A-Z0-9_]*#|@[A-Z][A-Z0-9_]*@|__[A-Z][A-Z0-9_]*__|%%[A-Z][A-Z0-9_]*%%`)
+
 // once refuses two processes of one component: which of them runs cannot be told. Several etcds are not unusual. It
 // refuses templates too, whose arguments stand for others.
 func (r *Running) once() error {
@@ -455,7 +467,7 @@ func (r *Running) once() error {
 			errs = append(errs, fmt.Errorf("%s: %s", p.Place, p.broken))
 		}
 		for _, word := range append([]string{p.Image, p.unfilled}, p.Words...) {
-			if word != "" && (word == p.unfilled || strings.Contains(word, "{{") || strings.Contains(word, "<%")) {
+			if word != "" && (word == p.unfilled || placeholder.MatchString(word)) {
 				errs = append(errs, fmt.Errorf("%s: %q is a place in a template that was not filled in; want the file "+
 					"as it lies on the host", p.Place, word))
 				break

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -41,8 +43,32 @@ func (r *reader) commandLine(place string, words []string, environment map[strin
 		return r.shell(place, script, environment)
 	}
 	line, ok := locate(words)
+	if !ok {
+		line, ok = r.locateWithin(words)
+	}
 	r.noteWrapper(place, line)
 	return line, ok
+}
+
+// locateWithin finds the program of a component in a word that describes a command in JSON: what waits for something
+// and then starts a program may take it in that form.
+func (r *reader) locateWithin(words []string) (commandLine, bool) {
+	for i, word := range words {
+		var document yaml.Node
+		if !strings.HasPrefix(word, "{") && !strings.HasPrefix(word, "[") || yaml.Unmarshal([]byte(word), &document) != nil ||
+			unreadable(&document) != "" || len(document.Content) == 0 {
+			continue
+		}
+		inner := describedWords(document.Content[0])
+		if document.Content[0].Kind == yaml.SequenceNode {
+			inner = wordsOf(document.Content[0])
+		}
+		if line, ok := locate(inner); ok && slices.ContainsFunc(inner, isOption) {
+			line.before = append(slices.Clone(words[:i]), line.before...)
+			return line, true
+		}
+	}
+	return commandLine{}, false
 }
 
 // noteWrapper names what started the program and is left out. Of a container runtime there is a note of its own.
@@ -92,6 +118,10 @@ func (c commandLine) startedBy(before []string) commandLine {
 	c.image = runtimeImage(before)
 	if c.image != "" {
 		c.env, c.directory = runtimeVariables(before), runtimeDirectory(before)
+		if entry := runtimeOption(before, "--entrypoint"); entry != "" && (len(c.command) == 0 ||
+			path.Base(entry) != path.Base(c.command[0])) {
+			c.command = append([]string{entry}, c.command...)
+		}
 	}
 	var variables []spec.EnvVar
 	variables, c.before = envVariables(before)

@@ -37,8 +37,10 @@ func (c *composed) UnmarshalYAML(node *yaml.Node) error {
 // file .env beside it.
 func (r *reader) compose(name string, text []byte) bool {
 	var document yaml.Node
-	if !composeName.MatchString(path.Base(name)) || yaml.Unmarshal(text, &document) != nil ||
-		unreadable(&document) != "" {
+	if yaml.Unmarshal(text, &document) != nil || unreadable(&document) != "" || len(document.Content) == 0 {
+		return false
+	}
+	if !composeName.MatchString(path.Base(name)) && !isComposed(document.Content[0]) {
 		return false
 	}
 	var file struct {
@@ -58,6 +60,17 @@ func (r *reader) compose(name string, text []byte) bool {
 		r.composedService(fmt.Sprintf("%s:%d", name, c.line), service, &c, variables)
 	}
 	return true
+}
+
+// isComposed reports whether a document of another name has services with a command and an image.
+func isComposed(document *yaml.Node) bool {
+	services := child(document, "services")
+	if services == nil || services.Kind != yaml.MappingNode {
+		return false
+	}
+	return slices.ContainsFunc(services.Content, func(service *yaml.Node) bool {
+		return child(service, "image") != nil && child(service, "command", "entrypoint") != nil
+	})
 }
 
 // composeName is how docker-compose files are called.

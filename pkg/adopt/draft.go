@@ -578,6 +578,24 @@ func (w *writer) objects() {
 		w.missing("spec.hostFiles", "%s, when the files of %s are there on every host with mode 0600: the legacy "+
 			"side has them in %s, and no static pod can", at, strings.Join(objects[at], ", "), those)
 	}
+	for _, kind := range programs[:3] {
+		p := w.running.Process(kind)
+		if p == nil {
+			continue
+		}
+		for _, m := range p.unseen {
+			below := func(a spec.Arg) bool {
+				return kubever.HasPath(a.Name) && strings.HasPrefix(a.Value, m.MountPath+"/")
+			}
+			if !slices.ContainsFunc(w.args[kind], below) || slices.Contains(asked, m.MountPath) {
+				continue
+			}
+			asked = append(asked, m.MountPath)
+			w.missing("spec.hostFiles", "%s, when the files that the arguments of %s name there are on every host "+
+				"with mode 0600: the legacy side has them in its volume %q, which is on no host", m.MountPath, kind,
+				m.Name)
+		}
+	}
 	if len(asked) > 0 {
 		w.comment("spec.hostFiles", "FILL IN "+strings.Join(asked, ", ")+" when the files are on every host.")
 	}

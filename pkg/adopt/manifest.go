@@ -110,8 +110,15 @@ func (r *reader) manifest(name string, text []byte) {
 			r.note(name, "is ignored: %s", why)
 			return
 		}
-		if len(document.Content) > 0 && document.Content[0].Kind == yaml.MappingNode {
+		if len(document.Content) == 0 {
+			continue
+		}
+		before := len(r.processes) + len(r.notes)
+		if document.Content[0].Kind == yaml.MappingNode {
 			r.object(name, document.Content[0], 0)
+		}
+		if len(r.processes)+len(r.notes) == before {
+			r.described(name, document.Content[0], nil)
 		}
 	}
 }
@@ -219,7 +226,7 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	}
 	p.Env = withVariables(p.Env, line.env)
 	r.workIn(&p, inDirectory(c.WorkDir, line.directory))
-	p.Mounts, p.objects = r.mounts(place, pod, c)
+	r.mounts(&p, pod, c)
 	r.processes = append(r.processes, p)
 }
 
@@ -227,9 +234,11 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 var variable = regexp.MustCompile(`\$\{?[A-Za-z_]`)
 
 // mounts keeps the paths of the host that the container sees, and the objects of the cluster: of several in one volume
-// a mount has the first, which is enough to know that its files are on no host; named has all, by where they are seen.
-func (r *reader) mounts(place string, pod *podSpec, c *container) (mounts []spec.Mount, named map[string][]string) {
-	named = map[string][]string{}
+// a mount has the first, which is enough to know that its files are on no host; p.objects has all, by where they are
+// seen.
+func (r *reader) mounts(p *Process, pod *podSpec, c *container) {
+	place := p.Place
+	p.objects = map[string][]string{}
 	taken := map[string]bool{}
 	for _, mount := range c.VolumeMounts {
 		m := spec.Mount{Name: mount.Name, ReadOnly: mount.ReadOnly}
@@ -270,12 +279,13 @@ func (r *reader) mounts(place string, pod *podSpec, c *container) (mounts []spec
 		case m.HostPath == "" && object == "":
 			r.note(place, "volume %q at %s is neither a path of the host nor an object of the cluster and is left out",
 				mount.Name, mount.MountPath)
+			p.unseen = append(p.unseen, spec.Mount{Name: mount.Name, MountPath: at})
 			continue
 		case m.HostPath == "":
 			if len(objects) == 0 {
 				objects = []string{object}
 			}
-			named[at] = objects
+			p.objects[at] = objects
 			r.note(place, "%s has the files of %s, and no host has them: the modern side needs them on every host; "+
 				"copy them to %s, and name that under spec.hostFiles", at, strings.Join(objects, ", "), at)
 		}
@@ -283,9 +293,8 @@ func (r *reader) mounts(place string, pod *podSpec, c *container) (mounts []spec
 			m.Name = fmt.Sprintf("%s-%d", mount.Name, n)
 		}
 		taken[m.Name] = true
-		mounts = append(mounts, m)
+		p.Mounts = append(p.Mounts, m)
 	}
-	return mounts, named
 }
 
 func trimSlash(p string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -96,8 +97,11 @@ func isShellScript(text []byte) bool {
 	if !bytes.HasPrefix(first, []byte("#!")) {
 		return false
 	}
-	return slices.ContainsFunc(strings.Fields(string(first[2:])), isShell)
+	return slices.ContainsFunc(strings.Fields(string(first[2:])), isShell) || openRC.Match(first)
 }
+
+// openRC is the first line of a script of OpenRC.
+var openRC = regexp.MustCompile(`^#!\s*/sbin/(openrc-run|runscript)`)
 
 // startedBy adds the components that a script starts and the files that it writes, and reports whether there are any.
 // The directory is the one that the script itself is started in, "" where that is not known.
@@ -113,13 +117,23 @@ func (r *reader) startedBy(s script, arguments []string, environment map[string]
 	for name, value := range environment {
 		shell.variables[name] = value
 	}
+	if openRC.MatchString(s.text) {
+		// Source: openrc-run.sh of OpenRC 0.54: it reads the file of the service's name in /etc/conf.d, and its start
+		// runs the command that the script names.
+		if found, text, ok := r.textOf("/etc/conf.d/" + path.Base(s.name)); ok {
+			r.environmentFiles[found] = true
+			s.text = text + "\n" + s.text
+		}
+		s.text += "\nexec $command $command_args ${command_args_foreground:-}\n"
+	}
 	if err := shell.read(s.text); err != nil {
 		r.note(s.name, "is ignored: it is no shell script that can be read: %v", err)
 		return false
 	}
 	for _, c := range shell.started {
 		p := Process{Component: c.line.component, Name: c.line.component,
-			Place: s.name + ":1", asks: r.noteShell(s.name+":1", c), Image: c.line.image, Command: c.line.command, Words: c.line.words}
+			Place: s.name + ":1", asks: r.noteShell(s.name+":1", c), Image: c.line.image, Command: c.line.command,
+			Words: c.line.words}
 		if p.Image != "" {
 			p.Mounts = runtimeMounts(c.line.before)
 		}

@@ -113,6 +113,8 @@ type shellReader struct {
 	directory string        // to which it changed, "" for none
 	exported  []spec.EnvVar // to what it starts
 
+	computed map[string]bool // variables with a part that only a shell can expand, which stands in the value
+
 	now    started // the command that is being expanded
 	opaque bool    // the word being expanded has such a part
 }
@@ -197,8 +199,17 @@ func (s *shellReader) visit(node syntax.Node) bool {
 
 func (s *shellReader) assign(assignments []*syntax.Assign) {
 	for _, a := range assignments {
-		if a.Name != nil && a.Value != nil && a.Index == nil {
-			s.variables[a.Name.Value] = strings.Join(s.fields(a.Value, false), " ")
+		if a.Name == nil || a.Value == nil || a.Index != nil {
+			continue
+		}
+		s.opaque = false
+		s.variables[a.Name.Value] = strings.Join(s.fields(a.Value, false), " ")
+		delete(s.computed, a.Name.Value)
+		if s.opaque {
+			if s.computed == nil {
+				s.computed = map[string]bool{}
+			}
+			s.computed[a.Name.Value] = true
 		}
 	}
 }
@@ -377,6 +388,9 @@ func (s *shellReader) parts(f *fieldBuilder, parts []syntax.WordPart, quoted boo
 			switch {
 			case !ok:
 				f.add(s.text(part))
+			case part.Param != nil && s.computed[part.Param.Value] && value != "":
+				s.opaque = true // what it is split into is not known
+				f.add(value)
 			case quoted:
 				f.add(value)
 			case value != "":
@@ -397,7 +411,7 @@ func isAll(quoted *syntax.DblQuoted) bool {
 	return ok && p.Param != nil && p.Param.Value == "@"
 }
 
-// parameter expands $NAME, ${NAME} and ${NAME:-WORD}; other forms are left to a shell.
+// parameter expands $NAME, ${NAME}, and the forms with a word for one that is set or not; others are left to a shell.
 func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
 	plain := p.Param != nil && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil
 	if !plain {
@@ -413,13 +427,37 @@ func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
 		return "", true
 	case p.Exp == nil:
 		return value, s.made.take(len(value))
-	case p.Exp.Op == syntax.DefaultUnsetOrNull && p.Exp.Word != nil:
-		if value == "" {
-			value = strings.Join(s.fields(p.Exp.Word, false), " ")
-		}
-		return value, s.made.take(len(value))
 	}
-	return "", false
+	word := func() string {
+		if p.Exp.Word == nil {
+			return ""
+		}
+		return strings.Join(s.fields(p.Exp.Word, false), " ")
+	}
+	switch p.Exp.Op {
+	case syntax.DefaultUnset, syntax.AssignUnset:
+		if !set {
+			value = word()
+		}
+	case syntax.DefaultUnsetOrNull, syntax.AssignUnsetOrNull:
+		if value == "" {
+			value = word()
+		}
+	case syntax.AlternateUnset:
+		if set {
+			value = word()
+		}
+	case syntax.AlternateUnsetOrNull:
+		if value != "" {
+			value = word()
+		}
+	default:
+		return "", false
+	}
+	if p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull {
+		s.variables[p.Param.Value] = value
+	}
+	return value, s.made.take(len(value))
 }
 
 // text prints a part that only a shell can expand.

@@ -111,10 +111,15 @@ func runtimeVariables(words []string) []spec.EnvVar {
 // runtimeDirectory is where the options of a container runtime start the program, "" where they leave that to the
 // image.
 func runtimeDirectory(words []string) string {
+	return runtimeOption(words, "-w", "--workdir", "--working-dir")
+}
+
+// runtimeOption is the value of an option of a container runtime, "" for none.
+func runtimeOption(words []string, names ...string) string {
 	for i, word := range words {
 		name, value, given := strings.Cut(word, "=")
 		switch {
-		case !slices.Contains([]string{"-w", "--workdir", "--working-dir"}, name):
+		case !slices.Contains(names, name):
 		case given:
 			return value
 		case i+1 < len(words):

@@ -538,8 +538,8 @@ func unescapeC(word *strings.Builder, rest string) int {
 }
 
 // expandWords replaces variables as systemd does: $NAME as a word of its own becomes the words of its value, ${NAME}
-// anywhere becomes the value as it is, $$ is a dollar. It returns the names that are not set, too, with the arguments that
-// have them.
+// anywhere becomes the value as it is, $$ is a dollar. It returns the names that are not set, too, with the arguments
+// that have them.
 func expandWords(words []string, variables map[string]string, m *made) (expanded []string, unset []asked) {
 	at := -1 // where the last word was that became none
 	for _, word := range words {
@@ -573,6 +573,8 @@ func expandWords(words []string, variables map[string]string, m *made) (expanded
 	return expanded, unset
 }
 
+var isVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 func expandBraces(word string, variables map[string]string, m *made) (string, []string) {
 	var out strings.Builder
 	var unset []string
@@ -588,6 +590,10 @@ func expandBraces(word string, variables map[string]string, m *made) (string, []
 			i++
 		case word[i+1] == '{' && end > 0:
 			name := word[i+2 : i+end]
+			if !isVariable.MatchString(name) { // ${NAME:-WORD} is left to a shell
+				out.WriteByte('$')
+				continue
+			}
 			value, ok := variables[name]
 			if !ok {
 				unset = append(unset, name)
