@@ -1,7 +1,8 @@
 //go:build unix
 
 // Command build makes the real servers that the end-to-end tests run: for every folder kube-1.N of the rig the programs
-// that its go.mod names as tools, such as k8s.io/kubernetes/cmd/kube-apiserver, built as bin/kube-apiserver-1.N.
+// that its go.mod names as tools, such as k8s.io/kubernetes/cmd/kube-apiserver, built as bin/kube-apiserver-1.N, and
+// for every folder etcd-3.N the server, built as bin/etcd-3.N.
 //
 // Their main packages are the releases' own, compiled out of the Go module cache. Where a release does not build as it
 // was published (see build.yaml beside the go.mod), its module is copied into the folder .build first and changed
@@ -9,7 +10,7 @@
 // already, from the same description, is left alone. Before, Debian's packages that tests with nodes need are
 // installed.
 //
-//	go run ./test/rig/build [-rig DIR] [1.N ... | all]
+//	go run ./test/rig/build [-rig DIR] [1.N | etcd-3.N ... | all]
 //
 // It ends with 0 when everything is built, with 1 when a version did not build (the others are built nevertheless),
 // with 2 when the folders or the arguments cannot be read, and with 130 when it was interrupted.
@@ -37,7 +38,7 @@ import (
 const jobs = 2
 
 func main() {
-	rig := flag.String("rig", filepath.Join("test", "rig"), "the folder that holds kube-1.N")
+	rig := flag.String("rig", filepath.Join("test", "rig"), "the folder that holds kube-1.N and etcd-3.N")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	installPackages(ctx, os.Stderr)
@@ -132,7 +133,7 @@ func announce(out io.Writer, missing []*version) {
 	total := 0
 	for _, v := range missing {
 		total += v.CPUMinutes
-		fmt.Fprintf(out, "rig: kube-%s: will build %d programs of %s, about %s of computing\n", v.name, len(v.programs),
+		fmt.Fprintf(out, "rig: %s: will build %d programs of %s, about %s of computing\n", v.folder, len(v.programs),
 			v.release, minutes(v.CPUMinutes))
 	}
 	fmt.Fprintf(out, "rig: in all about %s on %d cores; less when the Go build cache holds parts of it\n",
@@ -169,9 +170,9 @@ func buildAll(ctx context.Context, versions []*version, out io.Writer) error {
 		group.Go(func() {
 			defer func() { <-slots }()
 			start := time.Now()
-			say("kube-%s: building", v.name)
+			say("%s: building", v.folder)
 			if failed[i] = v.build(ctx); failed[i] == nil {
-				say("kube-%s: built in %s (%s of computing)", v.name, time.Since(start).Round(time.Second),
+				say("%s: built in %s (%s of computing)", v.folder, time.Since(start).Round(time.Second),
 					v.computing.Round(time.Second))
 			}
 		})

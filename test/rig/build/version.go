@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,7 +15,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -30,22 +30,44 @@ import (
 // it.
 const recipe = 1
 
-// The programs of a release live below this path; other tools in a go.mod, such as a generator, are not programs.
-const programsPath = "k8s.io/kubernetes/cmd/"
+// product is what folders of one kind build.
+type product struct {
+	folders string   // what their names begin with
+	modules []string // the paths that the product's module has had; a folder requires one of them
+	want    string   // which tools of a go.mod are programs, for people
+	// program names the program whose main package a tool is. Other tools, such as a generator, are not programs.
+	program func(tool string) (name string, ok bool)
+	// stamped programs have their release in variables of packages, and not as a constant.
+	stamped bool
+}
 
-// version is one folder kube-1.N.
+var products = []product{
+	{folders: "kube-", modules: []string{"k8s.io/kubernetes"}, want: "below k8s.io/kubernetes/cmd/", stamped: true,
+		program: func(tool string) (string, bool) { return strings.CutPrefix(tool, "k8s.io/kubernetes/cmd/") }},
+	{folders: "etcd-", modules: etcdModules, want: "of etcd, whose path is that of its module",
+		program: func(tool string) (string, bool) { return "etcd", slices.Contains(etcdModules, tool) }},
+}
+
+var etcdModules = []string{"go.etcd.io/etcd/server/v3", "go.etcd.io/etcd", "github.com/coreos/etcd"}
+
+// version is one folder kube-1.N or etcd-3.N.
 type version struct {
+	product  product
+	folder   string // kube-1.6
 	name     string // 1.6
 	release  string // v1.6.13, as go.mod requires it
 	dir      string // the folder itself, absolute
 	work     string // its part of .build, absolute; holds nothing that cannot be made again
 	bin      string // where the binaries go, absolute
-	programs []string
+	programs []program
 	replaced []replacement
 	description
 
 	computing time.Duration // what the build has used so far; to correct CPUMinutes by
 }
+
+// program is one that a folder builds, and its main package.
+type program struct{ name, path string }
 
 // replacement is a module that go.mod takes from a folder.
 type replacement struct{ module, dir string }
@@ -56,8 +78,11 @@ type description struct {
 	CPUMinutes int `json:"cpuMinutes"`
 	// OnRequest: built when it is named, or with "all". These are the releases for which CI has no time.
 	OnRequest bool `json:"onRequest,omitempty"`
-	// VersionPackages hold the variables (gitVersion and its like) that a release stamps into its binaries.
-	VersionPackages []string `json:"versionPackages"`
+	// Release is the release where the version of its module is not: v3.4.21 of a module that begins with v0.5.0.
+	Release string `json:"release,omitempty"`
+	// VersionPackages hold the variables (gitVersion and its like) that a release stamps into its binaries; none where
+	// they have the release as a constant.
+	VersionPackages []string `json:"versionPackages,omitempty"`
 	// Copies are modules of which a changed copy is built; go.mod replaces the module by the copy.
 	Copies []moduleCopy `json:"copies,omitempty"`
 	// OpenAPI is absent when the release's module has its generated API description.
@@ -67,24 +92,31 @@ type description struct {
 // everyVersion asks for those on request, too.
 const everyVersion = "all"
 
-// readVersions reads the folders kube-1.N: those named, or all but those on request.
+// readVersions reads the folders kube-1.N and etcd-3.N: those named (1.N is kube-1.N), or all but those on request.
 func readVersions(ctx context.Context, rig string, only []string) ([]*version, error) {
 	rig, err := filepath.Abs(rig)
 	if err != nil {
 		return nil, err
 	}
-	dirs, err := filepath.Glob(filepath.Join(rig, "kube-*"))
-	if err != nil {
-		return nil, err
+	var dirs []string
+	for _, p := range products {
+		found, err := filepath.Glob(filepath.Join(rig, p.folders+"*"))
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, found...)
 	}
 	if len(dirs) == 0 {
-		return nil, fmt.Errorf("%s: no folder kube-1.N in it", rig)
+		return nil, fmt.Errorf("%s: no folder kube-1.N or etcd-3.N in it", rig)
 	}
 	every := len(only) == 1 && only[0] == everyVersion
 	if len(only) > 0 && !every {
 		dirs = dirs[:0]
 		for _, name := range only {
-			dirs = append(dirs, filepath.Join(rig, "kube-"+strings.TrimPrefix(name, "kube-")))
+			if strings.HasPrefix(name, "1.") {
+				name = products[0].folders + name
+			}
+			dirs = append(dirs, filepath.Join(rig, name))
 		}
 	}
 	var versions []*version
@@ -106,11 +138,17 @@ func readVersions(ctx context.Context, rig string, only []string) ([]*version, e
 
 func readVersion(ctx context.Context, rig, dir string) (*version, error) {
 	base := filepath.Base(dir)
+	i := slices.IndexFunc(products, func(p product) bool { return strings.HasPrefix(base, p.folders) })
+	if i < 0 {
+		return nil, fmt.Errorf("%q: want a folder kube-1.N or etcd-3.N", base)
+	}
 	v := &version{
-		name: strings.TrimPrefix(base, "kube-"),
-		dir:  dir,
-		work: filepath.Join(rig, ".build", base),
-		bin:  filepath.Join(rig, "bin"),
+		product: products[i],
+		folder:  base,
+		name:    strings.TrimPrefix(base, products[i].folders),
+		dir:     dir,
+		work:    filepath.Join(rig, ".build", base),
+		bin:     filepath.Join(rig, "bin"),
 	}
 	file := filepath.Join(dir, "build.yaml")
 	data, err := os.ReadFile(file)
@@ -120,8 +158,8 @@ func readVersion(ctx context.Context, rig, dir string) (*version, error) {
 	if err := yaml.UnmarshalStrict(data, &v.description); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if v.CPUMinutes <= 0 || len(v.VersionPackages) == 0 {
-		return nil, fmt.Errorf("%s: want cpuMinutes above zero and at least one of versionPackages", file)
+	if v.CPUMinutes <= 0 || v.product.stamped != (len(v.VersionPackages) > 0) {
+		return nil, fmt.Errorf("%s: want cpuMinutes above zero, and versionPackages for Kubernetes alone", file)
 	}
 	return v, v.readModule(ctx)
 }
@@ -143,13 +181,13 @@ func (v *version) readModule(ctx context.Context) error {
 		return fmt.Errorf("%s: reading go.mod: %w", v.dir, err)
 	}
 	for _, required := range module.Require {
-		if required.Path == "k8s.io/kubernetes" {
-			v.release = required.Version
+		if slices.Contains(v.product.modules, required.Path) {
+			v.release = cmp.Or(v.Release, strings.TrimSuffix(required.Version, "+incompatible"))
 		}
 	}
 	for _, tool := range module.Tool {
-		if program, ok := strings.CutPrefix(tool.Path, programsPath); ok {
-			v.programs = append(v.programs, program)
+		if name, ok := v.product.program(tool.Path); ok {
+			v.programs = append(v.programs, program{name, tool.Path})
 		}
 	}
 	for _, replace := range module.Replace {
@@ -159,11 +197,11 @@ func (v *version) readModule(ctx context.Context) error {
 		}
 	}
 	if !strings.HasPrefix(v.release, "v"+v.name+".") {
-		return fmt.Errorf("%s/go.mod: requires k8s.io/kubernetes %q: want a release of %s, the version in the "+
-			"folder's name", v.dir, v.release, v.name)
+		return fmt.Errorf("%s/go.mod: requires %s %q: want a release of %s, the version in the folder's name", v.dir,
+			strings.Join(v.product.modules, " or "), v.release, v.name)
 	}
 	if len(v.programs) == 0 {
-		return fmt.Errorf("%s/go.mod: no tool below %s: want one per program", v.dir, programsPath)
+		return fmt.Errorf("%s/go.mod: no tool %s: want one per program", v.dir, v.product.want)
 	}
 	return nil
 }
@@ -183,10 +221,10 @@ func (v *version) isBuilt() (bool, error) {
 		return false, err
 	}
 	for _, program := range v.programs {
-		if _, err := os.Stat(v.binary(program)); err != nil {
+		if _, err := os.Stat(v.binary(program.name)); err != nil {
 			return false, nil
 		}
-		built, err := os.ReadFile(v.keyFile(program))
+		built, err := os.ReadFile(v.keyFile(program.name))
 		if err != nil || string(built) != key {
 			return false, nil
 		}
@@ -237,7 +275,7 @@ func (v *version) build(ctx context.Context) error {
 		return err
 	}
 	if err := v.prepare(ctx, key); err != nil {
-		return fmt.Errorf("kube-%s: %w", v.name, err)
+		return fmt.Errorf("%s: %w", v.folder, err)
 	}
 	if err := os.MkdirAll(v.bin, 0o777); err != nil {
 		return err
@@ -249,18 +287,18 @@ func (v *version) build(ctx context.Context) error {
 	}
 	defer os.RemoveAll(unfinished)
 	for _, program := range v.programs {
-		made := filepath.Join(unfinished, program)
+		made := filepath.Join(unfinished, program.name)
 		if err := v.logged(v.goCommand(ctx, v.dir, "build", "-trimpath", "-buildvcs=false",
-			"-ldflags", v.linkerFlags(), "-o", made, path.Join(programsPath, program))); err != nil {
-			return fmt.Errorf("kube-%s: building %s: %w", v.name, program, err)
+			"-ldflags", v.linkerFlags(), "-o", made, program.path)); err != nil {
+			return fmt.Errorf("%s: building %s: %w", v.folder, program.name, err)
 		}
 		// Between the two steps there is no key: an interruption here means building again, never a binary under a
 		// wrong key.
-		os.Remove(v.keyFile(program))
-		if err := os.Rename(made, v.binary(program)); err != nil {
+		os.Remove(v.keyFile(program.name))
+		if err := os.Rename(made, v.binary(program.name)); err != nil {
 			return err
 		}
-		if err := os.WriteFile(v.keyFile(program), []byte(key), 0o666); err != nil {
+		if err := os.WriteFile(v.keyFile(program.name), []byte(key), 0o666); err != nil {
 			return err
 		}
 	}
