@@ -23,6 +23,8 @@ type release struct {
 	minor   int
 	dir     string            // k8s.io/kubernetes
 	staging map[string]string // k8s.io/api -> v0.36.3
+	needed  map[string]bool   // those of them that go.mod requires: others need not be on the proxy
+	dirs    map[string]string // of staging modules that were downloaded
 }
 
 var releaseName = regexp.MustCompile(`^v1\.(\d+)\.(\d+)$`)
@@ -47,7 +49,8 @@ func fetch(ctx context.Context, version string) (release, error) {
 	if !ok {
 		return release{}, fmt.Errorf("release %q: want vMAJOR.MINOR.PATCH, such as v1.36.3", version)
 	}
-	r := release{version: version, minor: minor, staging: map[string]string{}}
+	r := release{version: version, minor: minor, staging: map[string]string{}, needed: map[string]bool{},
+		dirs: map[string]string{}}
 	if r.minor < oldestMinor {
 		return r, fmt.Errorf("release %s: want one of 1.%d or later, whose programs can be asked", version, oldestMinor)
 	}
@@ -57,6 +60,7 @@ func fetch(ctx context.Context, version string) (release, error) {
 	}
 	r.dir = dir
 	var module struct {
+		Require []struct{ Path string }
 		Replace []struct {
 			Old, New struct{ Path, Version string }
 		}
@@ -72,6 +76,9 @@ func fetch(ctx context.Context, version string) (release, error) {
 		if strings.HasPrefix(replace.New.Path, "./staging/") {
 			r.staging[replace.Old.Path] = "v0." + strings.TrimPrefix(version, "v1.")
 		}
+	}
+	for _, required := range module.Require {
+		r.needed[required.Path] = r.staging[required.Path] != ""
 	}
 	return r, nil
 }
@@ -102,9 +109,14 @@ func (r release) file(ctx context.Context, path string) (string, error) {
 	if len(parts) < 3 || r.staging[parts[0]+"/"+parts[1]] == "" {
 		return "", fmt.Errorf("%s of %s: %w", path, r.version, errNoModule)
 	}
-	dir, err := moduleDir(ctx, parts[0]+"/"+parts[1]+"@"+r.staging[parts[0]+"/"+parts[1]])
-	if err != nil {
-		return "", err
+	module := parts[0] + "/" + parts[1]
+	dir, known := r.dirs[module]
+	if !known { // the go command takes a second, and more on a busy machine
+		var err error
+		if dir, err = moduleDir(ctx, module+"@"+r.staging[module]); err != nil {
+			return "", err
+		}
+		r.dirs[module] = dir
 	}
 	return filepath.Join(dir, filepath.FromSlash(parts[2])), nil
 }
@@ -243,7 +255,10 @@ func (r release) build(ctx context.Context, dir string) error {
 	}
 	edit := []string{"mod", "edit", "-module=probe", "-require=k8s.io/kubernetes@" + r.version}
 	for module, version := range r.staging {
-		edit = append(edit, "-dropreplace="+module, "-require="+module+"@"+version)
+		edit = append(edit, "-dropreplace="+module)
+		if r.needed[module] {
+			edit = append(edit, "-require="+module+"@"+version)
+		}
 	}
 	for _, args := range [][]string{edit, {"build", "-mod=mod", "-trimpath", "-ldflags=-s -w", "-o",
 		"bin" + string(filepath.Separator), "./apiserver", "./manager", "./scheduler"}} {
