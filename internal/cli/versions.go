@@ -31,7 +31,7 @@ func newVersionsCmd(streams Streams) *cobra.Command {
 
 Without a component it lists the minors, and the release of each whose source was read. With one it lists what that
 component has: kube-apiserver its flags, API resources with their etcd keys and stored versions, feature gates,
-admission plugins, writes at start and behaviours; kube-controller-manager its flags, feature gates, controllers and
+admission plugins, writes at start, behaviours and the releases of etcd on which it works; kube-controller-manager its flags, feature gates, controllers and
 leader-election locks; kube-scheduler its flags, feature gates and locks. --facts picks one kind of fact, --minor one
 version.
 
@@ -120,6 +120,7 @@ func (r versionsReport) printTables(w io.Writer) error {
 		{"LEADER ELECTION LOCKS", "MINORS\tDEFAULT\tSETTABLE\tNAME FLAG\tOBJECT", lines(r.Locks, lockLine)},
 		{"WRITES AT START", "ETCD KEY\tMINORS\tOBJECTS\tHOOK\tTURNED OFF BY", lines(r.Startup, startupLine)},
 		{"BEHAVIOURS", "BEHAVIOUR\tMINORS\tMEANING", lines(r.Behaviours, behaviourLine)},
+		{"ETCD", "ETCD\tRUN\tBETWEEN THOSE\tFAILS\tUSERS BY CERTIFICATE", lines(r.Etcd, etcdLine)},
 	}
 	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.lines) == 0 })
 	for i, part := range parts {
@@ -190,6 +191,14 @@ func startupLine(r browse.StartupWrite) string {
 		objects += " (with RBAC only)"
 	}
 	return cells(r.Key, r.Minors, objects, r.Hook, history(r.TurnedOffBy))
+}
+
+func etcdLine(r browse.Etcd) string {
+	users := "-"
+	if r.CertificateUsers {
+		users = "yes"
+	}
+	return cells(r.Etcd, r.Run, r.Between, r.Fails, users)
 }
 
 func behaviourLine(r browse.Behaviour) string { return cells(r.Name, r.Minors, r.Meaning) }

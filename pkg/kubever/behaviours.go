@@ -161,9 +161,6 @@ const (
 	// BehaviourUndecryptableItemsOmitted: objects that a server with other keys cannot decrypt are left out of lists
 	// without an error.
 	BehaviourUndecryptableItemsOmitted
-	// BehaviourUnseenOnEtcdBefore34: kube-apiserver was never seen on an etcd before 3.4; older versions were
-	// released with such ones.
-	BehaviourUnseenOnEtcdBefore34
 	// BehaviourWatchListHeeded: kube-apiserver carries out or refuses a watch with sendInitialEvents; older ones do
 	// not know it, and the client waits without end for the mark behind the initial events.
 	BehaviourWatchListHeeded
@@ -250,7 +247,6 @@ var behaviourNames = [...]string{
 	BehaviourTokenSecretsCreated:          "token-secrets-created",
 	BehaviourTokenVolumeProjected:         "token-volume-projected",
 	BehaviourUndecryptableItemsOmitted:    "undecryptable-items-omitted",
-	BehaviourUnseenOnEtcdBefore34:         "unseen-on-etcd-before-3.4",
 	BehaviourWatchListHeeded:              "watch-list-heeded",
 	BehaviourContainerHashJSON:            "container-hash-json",
 	BehaviourContainerHashNameImage:       "container-hash-name-image",
@@ -332,11 +328,15 @@ func (b Behaviour) fact() BehaviourFact {
 	return BehaviourFact{}
 }
 
-// etcd34 is the release that BehaviourUnseenOnEtcdBefore34 is about.
-var etcd34 = EtcdMinor{3, 4}
-
 // EtcdMinor is the minor of an etcd release.
 type EtcdMinor struct{ Major, Minor int }
+
+func (m EtcdMinor) String() string { return strconv.Itoa(m.Major) + "." + strconv.Itoa(m.Minor) }
+
+// Before reports whether the minor is older than another one.
+func (m EtcdMinor) Before(o EtcdMinor) bool {
+	return m.Major < o.Major || m.Major == o.Major && m.Minor < o.Minor
+}
 
 // ParseEtcd reads the minor of an etcd release: "3.6.8", "v3.6", "3.5.21-vendor.1".
 func ParseEtcd(release string) (m EtcdMinor, ok bool) {
@@ -349,12 +349,4 @@ func ParseEtcd(release string) (m EtcdMinor, ok bool) {
 		return EtcdMinor{}, false
 	}
 	return m, true
-}
-
-// UntestedOnEtcd reports whether kube-apiserver of the minor was never seen on an etcd of the release. Those that were
-// seen on every release were seen on one that cannot be read; no other was.
-func UntestedOnEtcd(m Minor, release string) bool {
-	etcd, ok := ParseEtcd(release)
-	older := etcd.Major < etcd34.Major || etcd.Major == etcd34.Major && etcd.Minor < etcd34.Minor
-	return (!ok || older) && Behaves(BehaviourUnseenOnEtcdBefore34, m)
 }

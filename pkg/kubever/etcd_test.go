@@ -4,27 +4,41 @@ import "testing"
 
 func TestEtcdReleases(t *testing.T) {
 	for _, test := range []struct {
-		release  string
-		want     EtcdMinor
-		ok       bool
-		untested bool // by API servers that were never seen before 3.4
+		release string
+		want    EtcdMinor
+		ok      bool
+		use     EtcdUse // of 1.36
 	}{
-		{"3.6.8", EtcdMinor{3, 6}, true, false}, {"v3.4", EtcdMinor{3, 4}, true, false},
-		{"3.3.10", EtcdMinor{3, 3}, true, true}, {"2.3.8", EtcdMinor{2, 3}, true, true},
-		{"3.10.0", EtcdMinor{3, 10}, true, false}, {"4.0.0", EtcdMinor{4, 0}, true, false},
-		{"3.3-vendor.2", EtcdMinor{3, 3}, true, true}, {"3.5.21-acme", EtcdMinor{3, 5}, true, false},
-		{"", EtcdMinor{}, false, true}, {"3", EtcdMinor{}, false, true}, {"three.four", EtcdMinor{}, false, true},
-		{"-1.2", EtcdMinor{}, false, true}, {"3.", EtcdMinor{}, false, true},
+		{"3.6.8", EtcdMinor{3, 6}, true, EtcdRun}, {"v3.4", EtcdMinor{3, 4}, true, EtcdRun},
+		{"3.3.10", EtcdMinor{3, 3}, true, EtcdRun}, {"2.3.8", EtcdMinor{2, 3}, true, EtcdUnknown},
+		{"3.2.32", EtcdMinor{3, 2}, true, EtcdBetween}, {"3.0.17", EtcdMinor{3, 0}, true, EtcdUnknown},
+		{"3.10.0", EtcdMinor{3, 10}, true, EtcdUnknown}, {"4.0.0", EtcdMinor{4, 0}, true, EtcdUnknown},
+		{"3.3-vendor.2", EtcdMinor{3, 3}, true, EtcdRun}, {"3.5.21-acme", EtcdMinor{3, 5}, true, EtcdRun},
+		{"", EtcdMinor{}, false, EtcdUnknown}, {"3", EtcdMinor{}, false, EtcdUnknown},
+		{"three.four", EtcdMinor{}, false, EtcdUnknown}, {"-1.2", EtcdMinor{}, false, EtcdUnknown},
+		{"3.", EtcdMinor{}, false, EtcdUnknown},
 	} {
 		got, ok := ParseEtcd(test.release)
 		if got != test.want || ok != test.ok {
 			t.Errorf("ParseEtcd(%q) = %v, %t; want %v, %t", test.release, got, ok, test.want, test.ok)
 		}
-		if got := UntestedOnEtcd(36, test.release); got != test.untested {
-			t.Errorf("UntestedOnEtcd(1.36, %q) = %t, want %t", test.release, got, test.untested)
+		if got := EtcdUseOf(36, test.release); got != test.use {
+			t.Errorf("EtcdUseOf(1.36, %q) = %q, want %q", test.release, got, test.use)
 		}
-		if UntestedOnEtcd(6, test.release) {
-			t.Errorf("UntestedOnEtcd(1.6, %q): 1.6 was released with etcd 3.0", test.release)
+	}
+	for minor, want := range map[Minor]EtcdUse{6: EtcdRun, 7: EtcdBetween, 12: EtcdBetween, 15: EtcdRun} {
+		if got := EtcdUseOf(minor, "3.4.21"); got != want || !got.Works() {
+			t.Errorf("EtcdUseOf(%s, 3.4.21) = %q, want %q", minor, got, want)
+		}
+	}
+}
+
+func TestEtcdProgress(t *testing.T) {
+	for release, want := range map[string][2]bool{"3.3.27": {}, "3.4.30": {}, "3.4.31": {true, true},
+		"v3.5.12": {}, "3.5.13-acme": {true, true}, "3.6.8": {true, false}, "3.6.12": {true, true}, "3.6": {true, true},
+		"3.7.3": {true, true}, "3.1.20": {}, "9.9.9": {}, "": {}} {
+		if open, users := EtcdProgress(release); open != want[0] || users != want[1] {
+			t.Errorf("EtcdProgress(%q) = %t, %t; want %v", release, open, users, want)
 		}
 	}
 }

@@ -23,6 +23,7 @@ var decoders = map[string]func(){
 	"api-deprecated.tsv":  func() { decodeDeprecated() },
 	"crd-fields.tsv":      func() { decodeCRDFields() },
 	"deprecations.tsv":    func() { decodeFlags() },
+	"etcd-servers.tsv":    func() { etcdServerTable() },
 	"field-gates.tsv":     func() { decodeFieldGates() },
 	"fields.tsv":          func() { decodeFields() },
 	"flags.tsv":           func() { decodeFlags() },

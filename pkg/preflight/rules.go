@@ -7,7 +7,7 @@ import (
 
 // The rules about hosts. The age of a store is what a plan may show as well.
 const (
-	OldStore       = "FUS166"
+	UnseenStore    = "FUS166"
 	Missing        = "FUS260"
 	Readable       = "FUS261"
 	Expired        = "FUS262"
@@ -29,10 +29,10 @@ func Rules() []finding.Rule {
 	const bad, warn = finding.Error, finding.Warning
 	return finding.Of(finding.Hosts, []finding.Rule{
 		{
-			ID: OldStore, Title: "The etcd of a store is older than any tested version", Severity: warn,
-			Legacy: kubever.Range{From: 6, To: kubever.Newest}, Modern: kubever.Range{From: 22, To: kubever.Newest},
-			Why: "Modern API servers were tested with etcd 3.4 and later, and with no older version. A member of the " +
-				"store says that it is older.",
+			ID: UnseenStore, Title: "A member of an etcd release on which an API server was not run", Severity: warn,
+			Legacy: kubever.Range{From: 6, To: kubever.Newest}, Modern: kubever.Range{From: 6, To: kubever.Newest},
+			Why: "API servers were run on etcd from 3.1 on; `fusionctl versions kube-apiserver --facts etcd` lists " +
+				"them. A member of the store says that it is of another release.",
 		},
 		{
 			ID: Missing, Title: "A file that a component needs is missing", Severity: bad,

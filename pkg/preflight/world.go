@@ -95,8 +95,8 @@ func sameList(a, b string) bool {
 	return slices.Equal(x, y)
 }
 
-// stores judges the stores that exist already: each member has to answer, with a version that the modern API server was
-// seen on.
+// stores judges the stores that exist already: each member has to answer, with a version on which the API servers that
+// use the store were run.
 func (c *check) stores() {
 	for _, s := range c.Stores {
 		for _, m := range c.host.World.Stores[s.Name] {
@@ -106,11 +106,16 @@ func (c *check) stores() {
 					Fix:     "start the member, open the way to it, or correct spec.stores"})
 				continue
 			}
-			if m.Version != "" && kubever.UntestedOnEtcd(c.Plan.Modern.Version.Minor, m.Version) {
-				c.report(finding.Finding{Rule: OldStore, Subject: "store " + s.Name, Key: m.Endpoint,
-					Message: fmt.Sprintf("%s is etcd %s: %s was not tested with it", m.Endpoint, m.Version,
-						c.Plan.Modern.Version.Minor),
-					Fix: "upgrade the store to 3.4 or later first; the legacy side works with it"})
+			if m.Version == "" {
+				continue
+			}
+			var minors []kubever.Minor
+			for _, server := range c.Plan.ServersOf(s.Name) {
+				minors = append(minors, c.Plan.Side(server.Side).Version.Minor)
+			}
+			if message, fix := kubever.UnseenOnEtcd(m.Version, minors...); message != "" {
+				c.report(finding.Finding{Rule: UnseenStore, Subject: "store " + s.Name, Key: m.Endpoint,
+					Message: m.Endpoint + " is " + message, Fix: fix})
 			}
 		}
 	}

@@ -70,11 +70,13 @@ func TestCheckJudgesTheWorld(t *testing.T) {
 		{"a store that does not answer", World{Stores: map[string][]Member{"core": {{Endpoint: "http://10.0.0.11:2379",
 			Problem: "connection refused"}}}}, "FUS269", "connection refused"},
 		{"an old store", World{Stores: map[string][]Member{"core": {{Endpoint: "http://10.0.0.11:2379",
-			Version: "3.3.10"}}}}, "FUS166", "3.3.10"},
+			Version: "3.0.17"}}}}, "FUS166", "3.0.17: kube-apiserver 1.6 and kube-apiserver 1.36 were not run"},
 		{"an etcd 2", World{Stores: map[string][]Member{"core": {{Endpoint: "http://10.0.0.11:2379",
 			Version: "2.3.8"}}}}, "FUS166", "2.3.8"},
 		{"a store of today", World{Stores: map[string][]Member{"core": {{Endpoint: "http://10.0.0.11:2379",
-			Version: "3.10.0"}}}}, "", ""},
+			Version: "3.5.24"}}}}, "", ""},
+		{"a store of tomorrow", World{Stores: map[string][]Member{"core": {{Endpoint: "http://10.0.0.11:2379",
+			Version: "3.10.0"}}}}, "FUS166", "3.10.0"},
 		{"no images", World{Images: images()}, strings.Repeat("FUS270 ", len(n.Images)), "does not start before"},
 		{"all images", World{Images: images(imagesOf(n)...)}, "", ""},
 		{"another directory",
@@ -172,7 +174,7 @@ func TestNormalImage(t *testing.T) {
 
 // TestRulesAreReported: each rule has a place in the code that reports it.
 func TestRulesAreReported(t *testing.T) {
-	ids := []string{OldStore, Missing, Readable, Expired, OtherCA, OtherName, WrongKey, NotAdmitted, WrongTokens,
+	ids := []string{UnseenStore, Missing, Readable, Expired, OtherCA, OtherName, WrongKey, NotAdmitted, WrongTokens,
 		PortInUse,
 		NoStore, NoImage, OtherManifests, NoStreams, Stale}
 	for _, r := range Rules() {

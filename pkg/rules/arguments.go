@@ -193,15 +193,19 @@ func argumentRules() []rule {
 				Fix:     "set spec.pki.kubeletClientCert and kubeletClientKey"}}
 		}},
 		{finding.Rule{
-			ID: "FUS166", Title: "The etcd of a store is older than any tested version",
-			Why:    "Modern API servers were tested with etcd 3.4 and later, and with no older version.",
-			Legacy: anyVersion, Modern: kubever.Range{From: 22, To: kubever.Newest}, Severity: finding.Warning,
-			Evidence: finding.Evidence{Seen: "1.6.13, 1.10.13 and 1.15.12 on etcd 3.4, 3.5 and 3.6; 1.36.3 on " +
-				"3.4.23, where it logs that progress notifications are missing",
-				Read: "no source was read about older versions"},
-			Bad:  strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.3.10, `, 1),
-			Good: strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.5.24, `, 1),
-		}, oldStores},
+			ID: "FUS166", Title: "A store of an etcd release on which an API server was not run",
+			Why: "API servers were run on three members of each etcd minor from 3.1 on, of which one was killed, " +
+				"with TLS, and from 3.3 on with users: `fusionctl versions kube-apiserver --facts etcd` lists them. " +
+				"An API server on another etcd may call what its members do not have, or not be able to decode what " +
+				"they answer.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: finding.Evidence{Seen: "1.6.13, 1.10.13, 1.15.12 and 1.36.3 on 3.1.20, 3.3.27, 3.4.21, 3.5.35, " +
+				"3.6.8 and 3.7.3",
+				Prevention: []string{"TestAPIServersOnEtcdReleases", "TestPairsOnEtcdReleases"},
+				Read:       "no source was read about others"},
+			Bad:  strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.0.17, `, 1),
+			Good: strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.3.10, `, 1),
+		}, unseenStores},
 		{finding.Rule{
 			ID: "FUS167", Title: "API servers cannot fail over to another member of their store",
 			Why: "API servers of 1.13 to 1.16 verify the certificate of every etcd member against the host of the " +
@@ -406,15 +410,21 @@ func insecurePorts(p *plan.Plan) []finding.Finding {
 	return found
 }
 
-func oldStores(p *plan.Plan) []finding.Finding {
+// unseenStores reports stores of an etcd on which an API server that uses them was not run. What the spec does not say,
+// preflight asks the members.
+func unseenStores(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, s := range p.Stores {
-		if s.Version == "" || !kubever.UntestedOnEtcd(p.Modern.Version.Minor, s.Version) {
-			continue // what the spec does not say, preflight asks the members
+		if s.Version == "" {
+			continue
 		}
-		found = append(found, finding.Finding{Subject: "store " + s.Name, Message: fmt.Sprintf("etcd %s: %s was not "+
-			"tested with it", s.Version, p.Modern.Version.Minor),
-			Fix: "upgrade the store to 3.4 or later first; the legacy side works with it"})
+		var minors []kubever.Minor
+		for _, server := range p.ServersOf(s.Name) {
+			minors = append(minors, p.Side(server.Side).Version.Minor)
+		}
+		if message, fix := kubever.UnseenOnEtcd(s.Version, minors...); message != "" {
+			found = append(found, finding.Finding{Subject: "store " + s.Name, Message: message, Fix: fix})
+		}
 	}
 	return found
 }

@@ -39,9 +39,10 @@ var fixedPairs = []struct {
 	{spec.LayoutShared, 6, 10}, {spec.LayoutShared, 6, 36},
 }
 
-// pairsToProve are the fixed pairs and one more, another with each commit, or every pair.
-func pairsToProve(t *testing.T) []rig.PairSpec {
-	var fixed, others []rig.PairSpec
+// possiblePairs are the pairs of the built releases that can be planned: those that are run with every change, and the
+// others.
+func possiblePairs(t *testing.T) (fixed, others []rig.PairSpec) {
+	t.Helper()
 	all := releases(t)
 	for _, layout := range []spec.Layout{spec.LayoutSplit, spec.LayoutShared} {
 		pairs, err := rules.Matrix(layout)
@@ -70,6 +71,13 @@ func pairsToProve(t *testing.T) []rig.PairSpec {
 	if len(fixed) != len(fixedPairs) {
 		t.Fatalf("%d of the %d pairs that are run with every change can be planned", len(fixed), len(fixedPairs))
 	}
+	return fixed, others
+}
+
+// pairsToProve are the fixed pairs and one more, another with each commit, or every pair.
+func pairsToProve(t *testing.T) []rig.PairSpec {
+	t.Helper()
+	fixed, others := possiblePairs(t)
 	if *everyPair {
 		return append(fixed, others...)
 	}

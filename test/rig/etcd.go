@@ -1,16 +1,23 @@
 package rig
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // Etcd is an etcd, of one member inside the test's process, or of several that are processes of their own. It serves
@@ -100,12 +107,87 @@ func (r *Rig) newEtcd(name string) (*Etcd, error) {
 // unless they are apart for those of the others.
 func (r *Rig) StartEtcdMembers(name string, members int, apart bool) *Etcd {
 	r.t.Helper()
-	addresses := r.bridgeAddresses(members)
 	program, err := Program("etcd")
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	release, err := etcdReleaseOf(r.t.Context(), program)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.startMembers(name, release, r.bridgeAddresses(members), apart)
+}
+
+// EtcdRelease is a release of etcd that is built.
+type EtcdRelease struct {
+	Minor   kubever.EtcdMinor
+	Version string // 3.4.21
+	program string
+}
+
+// EtcdReleases lists the releases of etcd that are built, the oldest first: that of the folder etcd, and those on
+// request, of the folders etcd-3.N.
+// Errors: none is built; a program that does not say its version.
+func EtcdReleases(ctx context.Context) ([]EtcdRelease, error) {
+	one, err := Program("etcd")
+	if err != nil {
+		return nil, err
+	}
+	others, err := filepath.Glob(one + "-*")
+	if err != nil {
+		return nil, err
+	}
+	var releases []EtcdRelease
+	for _, program := range append(others, one) {
+		release, err := etcdReleaseOf(ctx, program)
+		if err != nil {
+			return nil, err
+		}
+		releases = append(releases, release)
+	}
+	slices.SortFunc(releases, func(a, b EtcdRelease) int {
+		return cmp.Or(cmp.Compare(a.Minor.Major, b.Minor.Major), cmp.Compare(a.Minor.Minor, b.Minor.Minor))
+	})
+	return releases, nil
+}
+
+var etcdVersion = regexp.MustCompile(`(?m)^etcd Version: (\S+)$`)
+
+// etcdReleaseOf asks the program which release it is.
+func etcdReleaseOf(ctx context.Context, program string) (EtcdRelease, error) {
+	out, err := exec.CommandContext(ctx, program, "--version").CombinedOutput()
+	match := etcdVersion.FindSubmatch(out)
+	if err != nil || match == nil {
+		return EtcdRelease{}, fmt.Errorf("asking %s for its version: %v: %s", program, err, out)
+	}
+	release := EtcdRelease{Version: string(match[1]), program: program}
+	var ok bool
+	if release.Minor, ok = kubever.ParseEtcd(release.Version); !ok {
+		return EtcdRelease{}, fmt.Errorf("%s says that it is %q: want a version such as 3.6.8", program,
+			release.Version)
+	}
+	return release, nil
+}
+
+// etcdFlags are those that not every release has.
+var etcdFlags = []struct {
+	flag  string
+	since kubever.EtcdMinor
+}{
+	{"--unsafe-no-fsync", kubever.EtcdMinor{Major: 3, Minor: 5}},
+	{"--log-level=warn", kubever.EtcdMinor{Major: 3, Minor: 5}},
+}
+
+// StartEtcdOf starts an empty etcd of a release, of several members at ports of one address, and waits until it serves.
+func (r *Rig) StartEtcdOf(name string, release EtcdRelease, members int) *Etcd {
+	r.t.Helper()
+	return r.startMembers(name, release, slices.Repeat([]string{r.host}, members), false)
+}
+
+func (r *Rig) startMembers(name string, release EtcdRelease, addresses []string, apart bool) *Etcd {
+	r.t.Helper()
 	e := &Etcd{Name: name, rig: r}
+	var err error
 	if e.clientCrt, e.clientKey, err = r.PKI.Client("etcd-"+name+"-client", "rig"); err != nil {
 		r.t.Fatal(err)
 	}
@@ -126,19 +208,56 @@ func (r *Rig) StartEtcdMembers(name string, members int, apart bool) *Etcd {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		e.Members = append(e.Members, r.start("etcd-"+member, program, []string{
+		args := []string{
 			"--name=" + member, "--data-dir=" + filepath.Join(r.dir, "etcd-"+member),
 			"--listen-client-urls=" + e.URLs[i], "--advertise-client-urls=" + e.URLs[i],
 			"--listen-peer-urls=" + peers[i], "--initial-advertise-peer-urls=" + peers[i],
 			"--initial-cluster=" + strings.Join(initial, ","),
 			"--cert-file=" + serverCrt, "--key-file=" + serverKey, "--client-cert-auth",
-			"--trusted-ca-file=" + r.PKI.File("ca.crt"), "--unsafe-no-fsync", "--log-level=warn",
+			"--trusted-ca-file=" + r.PKI.File("ca.crt"),
 			// a busy machine is not a lost leader
 			"--heartbeat-interval=200", "--election-timeout=2000",
-		}))
+		}
+		for _, f := range etcdFlags {
+			if older := release.Minor.Major < f.since.Major ||
+				release.Minor.Major == f.since.Major && release.Minor.Minor < f.since.Minor; !older {
+				args = append(args, f.flag)
+			}
+		}
+		e.Members = append(e.Members, r.start("etcd-"+member, release.program, args))
 	}
 	e.AwaitMembers()
 	return e
+}
+
+// Authenticate makes the store ask who its clients are: API servers and the client of the rig are the user in their
+// certificates, who may read and write what API servers keep, and nothing else.
+func (e *Etcd) Authenticate() {
+	e.rig.t.Helper()
+	ctx, client := e.rig.t.Context(), e.Client()
+	const user, role = "rig", "kubernetes"
+	for _, step := range []func() error{
+		func() error { _, err := client.UserAdd(ctx, "root", rand.Text()); return err },
+		func() error { _, err := client.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := client.RoleAdd(ctx, role); return err },
+		func() error {
+			_, err := client.RoleGrantPermission(ctx, role, "/registry", "/registry0", clientv3.PermissionType(
+				clientv3.PermReadWrite))
+			return err
+		},
+		func() error { // with which API servers agree on who compacts
+			_, err := client.RoleGrantPermission(ctx, role, "compact_rev_key", "", clientv3.PermissionType(
+				clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := client.UserAdd(ctx, user, rand.Text()); return err },
+		func() error { _, err := client.UserGrantRole(ctx, user, role); return err },
+		func() error { _, err := client.AuthEnable(ctx); return err },
+	} {
+		if err := step(); err != nil {
+			e.rig.t.Fatalf("authentication of etcd %s: %v", e.Name, err)
+		}
+	}
 }
 
 // AwaitMembers waits until every member answers a read of what the majority has.
@@ -149,7 +268,7 @@ func (e *Etcd) AwaitMembers() {
 		member.Wait("serve", func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
-			_, err := client.Get(ctx, "ready")
+			_, err := client.Get(ctx, "/registry/ready")
 			return err
 		})
 		client.Close()

@@ -54,6 +54,8 @@ type PairSpec struct {
 	// Members is how many members each store has; more than one are processes of their own, each at an address of its
 	// own on the sandbox's bridge.
 	Members int
+	// StartStore starts a store; default: one of Members, of the release that the rig runs everywhere.
+	StartStore func(name string) *Etcd
 	// Host is the address of the pair's host, at which its API servers serve. Default: that of the sandbox's bridge;
 	// outside of a sandbox they serve on loopback, and advertise an address that no component connects to.
 	Host    string
@@ -112,6 +114,9 @@ func (r *Rig) NewPair(s PairSpec) *Pair {
 	start := r.StartEtcd
 	if s.Members > 1 {
 		start = func(name string) *Etcd { return r.StartEtcdMembers(name, s.Members, false) }
+	}
+	if s.StartStore != nil {
+		start = s.StartStore
 	}
 	p := &Pair{rig: r, Stores: map[string]*Etcd{"core": start("core")}}
 	if s.Layout == spec.LayoutSplit {

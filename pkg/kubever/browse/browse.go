@@ -12,14 +12,14 @@ import (
 
 // Kinds are the kinds of facts, in the order in which they are printed.
 func Kinds() []string {
-	return []string{"flags", "resources", "controllers", "gates", "admission", "locks", "startup", "behaviours"}
+	return []string{"flags", "resources", "controllers", "gates", "admission", "locks", "startup", "behaviours", "etcd"}
 }
 
 // KindsOf lists the kinds of facts that a component has; nil for an unknown component.
 func KindsOf(component string) []string {
 	switch component {
 	case kubever.APIServer:
-		return []string{"flags", "resources", "gates", "admission", "startup", "behaviours"}
+		return []string{"flags", "resources", "gates", "admission", "startup", "behaviours", "etcd"}
 	case kubever.ControllerManager:
 		return []string{"flags", "controllers", "gates", "locks"}
 	case kubever.Scheduler:
@@ -41,6 +41,7 @@ type Facts struct {
 	Locks       []Lock         `json:"locks,omitempty"`
 	Startup     []StartupWrite `json:"startup,omitempty"`
 	Behaviours  []Behaviour    `json:"behaviours,omitempty"`
+	Etcd        []Etcd         `json:"etcd,omitempty"`
 }
 
 // Of returns the facts of some kinds about a component in the minors given, in order; "" for a summary of the minors.
@@ -68,6 +69,8 @@ func Of(component string, kinds []string, minors []kubever.Minor) Facts {
 			facts.Startup = startupRows(minors)
 		case "behaviours":
 			facts.Behaviours = behaviourRows(minors)
+		case "etcd":
+			facts.Etcd = etcdRows(minors)
 		}
 	}
 	return facts
@@ -158,6 +161,17 @@ type Behaviour struct {
 	Source  string `json:"source"`
 }
 
+// Etcd is how API servers work on members of an etcd minor.
+type Etcd struct {
+	Etcd    string `json:"etcd"`
+	Run     string `json:"run"`     // minors that were run on it
+	Between string `json:"between"` // minors that were not, but neighbours on both sides were
+	Fails   string `json:"fails"`
+	// CertificateUsers: API servers can use it when it asks for users.
+	CertificateUsers bool   `json:"certificateUsers"`
+	Source           string `json:"source"`
+}
+
 // minorsWhere prints those of the minors for which a predicate holds, "never" for none.
 func minorsWhere(minors []kubever.Minor, holds func(kubever.Minor) bool) string {
 	holding := slices.DeleteFunc(slices.Clone(minors), func(m kubever.Minor) bool { return !holds(m) })
@@ -242,6 +256,20 @@ func resourceRows(minors []kubever.Minor) []Resource {
 			}),
 			OnByDefault: minorsWhere(minors, r.OnByDefault),
 		})
+	}
+	return rows
+}
+
+func etcdRows(minors []kubever.Minor) []Etcd {
+	var rows []Etcd
+	for _, s := range kubever.EtcdServers() {
+		used := func(use kubever.EtcdUse) string {
+			return minorsWhere(minors, func(m kubever.Minor) bool {
+				return kubever.EtcdUseOf(m, s.Minor.String()) == use
+			})
+		}
+		rows = append(rows, Etcd{Etcd: s.Minor.String(), Run: used(kubever.EtcdRun), Between: used(kubever.EtcdBetween),
+			Fails: used(kubever.EtcdFails), CertificateUsers: s.CertificateUsers, Source: s.Source})
 	}
 	return rows
 }
