@@ -136,3 +136,43 @@ func TestEquivalents(t *testing.T) {
 		}
 	}
 }
+
+// What an element of a list names as a version counts: that of a subject of no kind of v1alpha1 is lost.
+func TestVersionsWithinListsAreLost(t *testing.T) {
+	c := newConverter(t)
+	in := parse(t, []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1alpha1","kind":"RoleBinding","metadata":{"name":"a"},`+
+		`"subjects":[{"kind":"User","name":"a","apiVersion":"rbac.authorization.k8s.io/v1alpha1"},`+
+		`{"kind":"Robot","name":"b","apiVersion":"robots/v1"}],`+
+		`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"r"}}`))
+	_, losses, err := c.Convert(in, kind("rbac.authorization.k8s.io", "v1", "RoleBinding"))
+	if err != nil || len(losses) != 1 || losses[0].Path != "subjects[1].apiVersion" || losses[0].Value != "robots/v1" {
+		t.Errorf("losses %v, %v; want subjects[1].apiVersion alone", losses, err)
+	}
+}
+
+// A number that does not fit the type of its field is refused, as servers do, in conversions and in objects that stay.
+func TestNumbersThatDoNotFit(t *testing.T) {
+	c := newConverter(t)
+	scaler := `{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"},"spec":` +
+		`{"maxReplicas":%s,"scaleTargetRef":{"kind":"Deployment","name":"a"}}}`
+	in := parse(t, []byte(fmt.Sprintf(scaler, "3000000000")))
+	if out, _, err := c.Convert(in, kind("autoscaling", "v2", "HorizontalPodAutoscaler")); err == nil {
+		t.Errorf("maxReplicas of 3000000000 becomes %v", out.Object["spec"])
+	}
+	for number, fits := range map[string]bool{
+		"3": true, "3.0": true, "2147483647": true, "2147483648": false, "-2147483649": false, "3000000000.0": false,
+		"99999999999999999999": false, "1e300": false, "1.5": false,
+	} {
+		for _, version := range []string{"apps/v1", "apps/v1beta2"} {
+			in := parse(t, []byte(fmt.Sprintf(workload, version, "Deployment", `"replicas":`+number+`,`)))
+			_, _, err := c.Convert(in, kind("apps", "v1", "Deployment"))
+			if version == "apps/v1" {
+				_, _, err = c.Internal(in)
+			}
+			var content *ContentError
+			if fits != (err == nil) || !fits && (!errors.As(err, &content) || !strings.Contains(err.Error(), "spec.replicas: ")) {
+				t.Errorf("replicas of %s in %s: %v; want that it fits: %t", number, version, err, fits)
+			}
+		}
+	}
+}

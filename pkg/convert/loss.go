@@ -126,6 +126,7 @@ func decodeValue(value, into any) bool {
 type missing struct {
 	at    path
 	found []difference
+	part  bool // of an object: what it names as its kind counts
 }
 
 type difference struct {
@@ -149,7 +150,7 @@ func (m *missing) compare(in, out any, s *shape) {
 			return
 		}
 		for _, key := range sortedKeys(in) {
-			if len(m.at) == 0 && (key == "apiVersion" || key == "kind") {
+			if !m.part && len(m.at) == 0 && (key == "apiVersion" || key == "kind") {
 				continue
 			}
 			m.at = append(m.at, key)
@@ -207,9 +208,9 @@ func reordered(a, b []any, element *shape) bool {
 	return true
 }
 
-// sameObject reports whether each object has what the other has.
+// sameObject reports whether each part of an object has what the other has.
 func sameObject(a, b any, s *shape) bool {
-	var m missing
+	m := missing{part: true}
 	m.compare(a, b, s)
 	m.compare(b, a, s)
 	return len(m.found) == 0

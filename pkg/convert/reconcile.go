@@ -151,13 +151,13 @@ func (s *shape) refuses(value any) string {
 			return "a list"
 		}
 	default:
-		return refuses(s.goType.Kind(), value)
+		return refuses(s.goType, value)
 	}
 	return ""
 }
 
-func refuses(kind reflect.Kind, value any) string {
-	switch kind {
+func refuses(t reflect.Type, value any) string {
+	switch kind := t.Kind(); kind {
 	case reflect.String:
 		if _, ok := value.(string); !ok {
 			return "a string"
@@ -168,14 +168,18 @@ func refuses(kind reflect.Kind, value any) string {
 		}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
 		reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		switch value := value.(type) {
-		case int64:
-		case float64:
-			if value != math.Trunc(value) {
-				return "a whole number"
+		number, ok := value.(int64)
+		if f, isFloat := value.(float64); isFloat {
+			number, ok = int64(f), f == math.Trunc(f)
+			if ok && (f < math.MinInt64 || f >= math.MaxInt64) {
+				return fmt.Sprintf("a whole number of %d bits", t.Bits())
 			}
-		default:
+		}
+		switch unsigned := kind >= reflect.Uint; {
+		case !ok:
 			return "a whole number"
+		case unsigned && (number < 0 || t.OverflowUint(uint64(number))), !unsigned && t.OverflowInt(number):
+			return fmt.Sprintf("a whole number of %d bits", t.Bits())
 		}
 	}
 	return ""

@@ -287,11 +287,37 @@ func (c *Converter) decode(object map[string]any, gvk schema.GroupVersionKind) (
 	if err != nil {
 		return nil, err
 	}
+	if hasLargeNumber(object) {
+		var i inspection
+		if i.inspect(object, nil, c.shapes.of(gvk)); i.wrong != nil {
+			return nil, &ContentError{gvk, i.wrong}
+		}
+	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
 		return nil, c.contentError(gvk, object, err)
 	}
 	typed.GetObjectKind().SetGroupVersionKind(gvk)
 	return typed, nil
+}
+
+// hasLargeNumber reports whether a value has a number that does not fit 32 bits: the decoder that works by reflection
+// cuts such a number to size, and servers refuse it.
+func hasLargeNumber(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, inner := range value {
+			if hasLargeNumber(inner) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, hasLargeNumber)
+	case int64:
+		return value != int64(int32(value))
+	case float64:
+		return true
+	}
+	return false
 }
 
 // podTemplate finds where both versions have a pod template, nil when nowhere.

@@ -183,6 +183,9 @@ func (p Part) decodeNodes() (*Object, error) {
 	}
 	switch value := value.(type) {
 	case nil:
+		if p.Item > 0 {
+			return nil, d.fail(node, "%w", errItem)
+		}
 		return nil, nil
 	case map[string]any:
 		object, err := p.object(value)

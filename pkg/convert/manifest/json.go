@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 )
 
 // jsonDocument reads one JSON object. The elements of a list of objects are parts.
@@ -30,6 +31,9 @@ type jsonScanner struct {
 	kind    string
 }
 
+// errItem says that an element of a list of objects is none.
+var errItem = errors.New("items: want objects")
+
 func (j *jsonScanner) scan() error {
 	start := j.line
 	expectKey := false
@@ -44,6 +48,9 @@ func (j *jsonScanner) scan() error {
 		j.text = append(j.text, b)
 		if len(j.text) > objectLimitBytes {
 			return j.syntaxError(j.line, errTooLarge)
+		}
+		if j.items && j.depth == 2 && strings.IndexByte(" \t\r\n,{]", b) < 0 {
+			return j.syntaxError(j.scanner.line, errItem)
 		}
 		switch b {
 		case '\n':

@@ -201,6 +201,11 @@ func TestSyntaxErrorsNameTheirLine(t *testing.T) {
 		{"{\"kind\": \"A\",\n\"x\": 1 2}", 1, 2},
 		{"kind: List\nitems:\n- kind: A\n- kind: B\n  x: [\n", 1, 5},
 		{"a: &a [x]\nb: .inf\n", 1, 2},
+		{"{\"kind\":\"List\",\"items\":[{\"kind\":\"A\"},\n null]}", 1, 2},
+		{"{\"kind\":\"List\",\"items\":[\n[]]}", 1, 2},
+		{"{\"kind\":\"List\",\"items\":[{\"kind\":\"A\"}\n,\n\"x\"]}", 1, 3},
+		{"kind: List\nitems:\n- kind: A\n- null\n", 1, 4},
+		{"kind: List\nitems:\n- kind: A\n- x\n", 1, 4},
 	} {
 		err := firstError(strings.NewReader(test.text))
 		var syntax *SyntaxError

@@ -279,7 +279,22 @@ func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKin
 	if s.options.Minor != 0 {
 		m.losses = append(m.losses, s.converter.LossesIn(object, s.options.Minor)...)
 	}
+	if m.refused == "" {
+		m.refused = s.off(to)
+	}
 	return m, nil
+}
+
+// off says that servers of the minor have a kind turned off, unless they are told otherwise; "" for others.
+func (s *Stream) off(gvk schema.GroupVersionKind) string {
+	if s.options.Minor == 0 {
+		return ""
+	}
+	standing := s.converter.StandingIn(gvk, s.options.Minor)
+	if !standing.Known || standing.Served || !standing.There {
+		return ""
+	}
+	return fmt.Sprintf("%s serves it only with --runtime-config=%s=true", s.options.Minor, gvk.GroupVersion())
 }
 
 // complete makes the object acceptable, or says why it is not: an error if anything of it was changed.

@@ -154,15 +154,16 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 	if err != nil {
 		return judgement{}, err
 	}
+	saidOnce(object, errs)
 	errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
 		return v.converter.CameLater(object.GroupVersionKind(), err.Field, v.minor)
 	})
 	j := judgement{refused: stricter(object, v.minor, !v.wordsDropped), doubts: errs}
-	ended, err := v.ended(read)
+	ended, doubts, err := v.ended(read)
 	if err != nil {
 		return judgement{}, err
 	}
-	j.refused = append(j.refused, ended...)
+	j.refused, j.doubts = append(j.refused, ended...), append(j.doubts, doubts...)
 	for _, late := range v.converter.RefusedValues(object, v.minor) {
 		if late.Gate != "" {
 			j.refused = append(j.refused, field.Forbidden(field.NewPath(late.Path),
@@ -185,6 +186,25 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 		}
 	}
 	return j, nil
+}
+
+// lists are fields of which servers fill in a list since they have one: an error about its first element is about the
+// field.
+var lists = map[string]string{"clusterIP": "clusterIPs", "podCIDR": "podCIDRs"}
+
+// saidOnce gives errors about an element of a list that the object does not have the name of the field that it has.
+func saidOnce(object *unstructured.Unstructured, errs field.ErrorList) {
+	spec := fields(object.Object["spec"])
+	for one, list := range lists {
+		if spec[one] == nil || spec[list] != nil {
+			continue
+		}
+		for _, err := range errs {
+			if err.Field == "spec."+list+"[0]" {
+				err.Field = "spec." + one
+			}
+		}
+	}
 }
 
 // refusedBefore reports whether 1.36 refuses the same of the object as it was.
@@ -229,7 +249,8 @@ func (v *validation) names(object *unstructured.Unstructured) (field.ErrorList, 
 		ofVersion := strings.HasPrefix(err.Field, "spec.versions[")
 		isSchema := ofVersion && strings.Contains(err.Field, ".schema") ||
 			strings.HasPrefix(err.Field, "spec.validation")
-		return err.Field != "spec.versions" && err.Field != "spec.group" && err.Field != "metadata.name" &&
+		isScope := err.Field == "spec.scope" && err.Type != field.ErrorTypeRequired // which v1beta1 defaults
+		return !isScope && err.Field != "spec.versions" && err.Field != "spec.group" && err.Field != "metadata.name" &&
 			!strings.HasPrefix(err.Field, "spec.names") &&
 			!strings.HasPrefix(err.Field, "spec.additionalPrinterColumns") && !(ofVersion && !isSchema) &&
 			!(isSchema && structural)

@@ -23,13 +23,23 @@ var endedKinds = map[schema.GroupKind]func(v *validation, object *unstructured.U
 	{Group: "settings.k8s.io", Kind: "PodPreset"}:     (*validation).podPreset,
 }
 
-// ended are the errors of an object of a kind that ended; none for other kinds.
-func (v *validation) ended(object *unstructured.Unstructured) (field.ErrorList, error) {
+// ended are the errors of an object of a kind that ended, and those that its servers may not have; none for other kinds.
+func (v *validation) ended(object *unstructured.Unstructured) (refused, doubts field.ErrorList, _ error) {
 	validate := endedKinds[object.GroupVersionKind().GroupKind()]
 	if validate == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	errs, err := validate(v, object)
+	if object.GetKind() == "PodPreset" { // its parts are judged as 1.36 judges pods
+		for _, err := range errs {
+			if err.Type == field.ErrorTypeInvalid {
+				doubts = append(doubts, err)
+			} else {
+				refused = append(refused, err)
+			}
+		}
+		errs = refused
+	}
 	named := &metav1.ObjectMeta{Name: object.GetName(), Namespace: object.GetNamespace(), Labels: object.GetLabels(),
 		Annotations: object.GetAnnotations()}
 	if named.Name == "" && object.GetGenerateName() != "" {
@@ -43,7 +53,7 @@ func (v *validation) ended(object *unstructured.Unstructured) (field.ErrorList, 
 		named.Namespace = metav1.NamespaceDefault
 	}
 	return append(errs, apivalidation.ValidateObjectMetaAccessor(named, inNamespace, apivalidation.NameIsDNSSubdomain,
-		field.NewPath("metadata"))...), err
+		field.NewPath("metadata"))...), doubts, err
 }
 
 // strategies are the rules of a policy, and the values that they may have. Values that came later are in the table of

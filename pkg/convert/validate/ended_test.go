@@ -16,11 +16,14 @@ func TestKindsWithoutValidationToday(t *testing.T) {
 		t.Fatal(err)
 	}
 	const (
-		policy = "apiVersion: extensions/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: a}\nspec:\n  "
-		rest   = "runAsUser: {rule: RunAsAny}, seLinux: {rule: RunAsAny}, fsGroup: {rule: RunAsAny}, "
-		rules  = "{" + rest + "supplementalGroups: {rule: RunAsAny}"
-		preset = "apiVersion: settings.k8s.io/v1alpha1\nkind: PodPreset\nmetadata: {name: a}\nspec: "
-		tpr    = "apiVersion: extensions/v1beta1\nkind: ThirdPartyResource\nmetadata: {name: %s}\n"
+		policy     = "apiVersion: extensions/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: a}\nspec:\n  "
+		rest       = "runAsUser: {rule: RunAsAny}, seLinux: {rule: RunAsAny}, fsGroup: {rule: RunAsAny}, "
+		rules      = "{" + rest + "supplementalGroups: {rule: RunAsAny}"
+		preset     = "apiVersion: settings.k8s.io/v1alpha1\nkind: PodPreset\nmetadata: {name: a}\nspec: "
+		tpr        = "apiVersion: extensions/v1beta1\nkind: ThirdPartyResource\nmetadata: {name: %s}\n"
+		definition = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\n" +
+			"metadata: {name: foos.g.example}\nspec: {group: g.example, names: {plural: foos, singular: foo, kind: Foo, " +
+			"listKind: FooList}, "
 		review = "apiVersion: authorization.k8s.io/v1\nkind: "
 	)
 	for _, test := range []struct {
@@ -77,6 +80,10 @@ func TestKindsWithoutValidationToday(t *testing.T) {
 
 		{"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {clusterIP: x, ports: [{port: 1}]}",
 			"spec.clusterIP", 15},
+		{"apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {podCIDR: x}", "spec.podCIDR", 10},
+		{"apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {podCIDR: x}", "spec.podCIDRs[0]", kubever.Newest},
+		{definition + "scope: Elsewhere, version: v1}", "spec.scope", 10},
+		{definition + "version: v1}", "", 10},
 	} {
 		object := parse(t, test.text)
 		_, _, err := Complete(c, object, object.DeepCopy(), nil, test.minor)

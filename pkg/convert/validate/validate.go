@@ -43,23 +43,11 @@ func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) (er
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
 	}
-	inOneAddress := writtenInOne(object)
 	prepare(object, accessor, namespaced)
 	errs = slices.DeleteFunc(validate(object, gv), allowedByFlag)
-	if inOneAddress { // servers fill in the list, and name its first element
-		for _, err := range errs {
-			err.Field = strings.Replace(err.Field, "spec.clusterIPs[0]", "spec.clusterIP", 1)
-		}
-	}
 	at := field.NewPath("metadata")
 	segment := func(name string, prefix bool) []string { return path.ValidatePathSegmentName(name, prefix) }
 	return unique(append(errs, apivalidation.ValidateObjectMetaAccessor(accessor, namespaced, segment, at)...))
-}
-
-// writtenInOne reports whether a Service says its address in the field that all releases have.
-func writtenInOne(object runtime.Object) bool {
-	service, ok := object.(*core.Service)
-	return ok && len(service.Spec.ClusterIPs) == 0
 }
 
 // prepare does what the server does before it validates.
