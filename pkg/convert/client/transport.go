@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -374,9 +375,10 @@ func (c *call) table(document map[string]any) error {
 		if kindOf(object) != c.answer.As {
 			continue
 		}
+		name := nameOf(object)
 		converted, err := c.object(object, c.answer.As)
 		if err != nil {
-			return fmt.Errorf("rows[%d]: %s: %w", i, nameOf(object), err)
+			return fmt.Errorf("rows[%d]: %s: %w", i, name, err)
 		}
 		row["object"] = converted
 	}
@@ -393,9 +395,10 @@ func (c *call) list(document map[string]any, gvk schema.GroupVersionKind, items 
 		if _, ok := object["kind"]; !ok { // servers leave both out
 			object["apiVersion"], object["kind"] = item.ToAPIVersionAndKind()
 		}
+		name := nameOf(object)
 		converted, err := c.object(object, kindOf(object))
 		if err != nil {
-			return nil, fmt.Errorf("items[%d]: %s: %w", i, nameOf(object), err)
+			return nil, fmt.Errorf("items[%d]: %s: %w", i, name, err)
 		}
 		items[i] = converted
 	}
@@ -408,6 +411,7 @@ func (c *call) list(document map[string]any, gvk schema.GroupVersionKind, items 
 	return document, nil
 }
 
+// object converts an object that was read. It is not used any more then: parts of it become parts of the result.
 func (c *call) object(object map[string]any, gvk schema.GroupVersionKind) (map[string]any, error) {
 	if c.metadataOnly {
 		return map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
@@ -424,11 +428,15 @@ func (c *call) object(object map[string]any, gvk schema.GroupVersionKind) (map[s
 	if gvk.Kind == "Eviction" && c.sent.Kind == gvk.Kind {
 		to = c.sent
 	}
-	converted, losses, err := c.convert(object, to)
-	if err == nil && len(losses) > 0 && c.options.OnRead != nil && !c.watches() {
-		c.options.OnRead(nameOf(object), losses)
+	converted := &unstructured.Unstructured{Object: object}
+	losses, err := c.converter.ConvertInPlace(converted, to)
+	if err != nil {
+		return nil, err
 	}
-	return converted, err
+	if len(losses) > 0 && c.options.OnRead != nil && !c.watches() {
+		c.options.OnRead(nameOf(converted.Object), losses)
+	}
+	return converted.Object, nil
 }
 
 func (c *call) watches() bool {
