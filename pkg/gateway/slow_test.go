@@ -1,8 +1,12 @@
 package gateway
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // ways are watches of each way in which they are served, with the path at the modern side, and the resource there.
@@ -112,4 +118,80 @@ func TestIdleWatchesAreNotCutOff(t *testing.T) {
 		}
 		<-p.cleared
 	}
+}
+
+// When the gateway ends, watches end as API servers end them, and none breaks off: a client goes on elsewhere from what
+// it has seen.
+func TestWatchesEndWithTheGateway(t *testing.T) {
+	for name, way := range ways {
+		x := newFixture(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		x.gateway.EndWith(ctx)
+		for _, side := range []*fakeSide{x.legacy, x.modern} {
+			side.page("GET "+way.at, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"type":"ADDED","object":`+way.object+"}\n", "x")
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			})
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+way.path+"?watch=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Test-Certificate", "alice")
+		response, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(response.Body)
+		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "ADDED") {
+			t.Errorf("%s: %q, %v", name, line, err)
+		}
+		cancel()
+		if rest, err := io.ReadAll(lines); err != nil || strings.Contains(string(rest), "ERROR") {
+			t.Errorf("%s: the watch breaks off: %q, %v", name, rest, err)
+		}
+		response.Body.Close()
+	}
+}
+
+// What one gateway began another goes on with: pages and watches are told nothing but tokens and versions.
+func TestReplicasShareNothing(t *testing.T) {
+	x := newFixture(t)
+	for prefix, side := range map[string]*fakeSide{"l": x.legacy, "m": x.modern} {
+		side.page("GET "+collection, func(w http.ResponseWriter, r *http.Request) {
+			query := r.URL.Query()
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case query.Has("watch"):
+				fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", deployment(prefix+"-since-"+
+					query.Get("resourceVersion"), "u"))
+			case query.Get("continue") == prefix+"-next":
+				fmt.Fprintf(w, `{"kind":"DeploymentList","metadata":{"resourceVersion":"7"},"items":[%s]}`,
+					deployment(prefix+"-2", "u"))
+			default:
+				fmt.Fprintf(w, `{"kind":"DeploymentList","metadata":{"resourceVersion":"7","continue":"%s-next"},
+					"items":[%s]}`, prefix, deployment(prefix+"-1", "u"))
+			}
+		})
+	}
+	first := x.wants("GET", collection+"?limit=2", "", http.StatusOK, `"l-1"`)
+	var list struct {
+		Metadata struct{ Continue, ResourceVersion string }
+	}
+	if err := json.Unmarshal([]byte(first), &list); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if x.gateway, err = New(x.gateway.plan, x.gateway.options, prometheus.NewRegistry()); err != nil {
+		t.Fatal(err)
+	}
+	x.gateway.refresh(t.Context())
+	text := x.wants("GET", collection+"?limit=2&continue="+list.Metadata.Continue, "", http.StatusOK, `"l-2"`)
+	if !strings.Contains(text, `"m-2"`) || strings.Contains(text, `-1"`) ||
+		!strings.Contains(text, `"resourceVersion":"`+list.Metadata.ResourceVersion+`"`) {
+		t.Errorf("the second page, from another gateway: %s", text)
+	}
+	x.wants("GET", collection+"?watch=1&resourceVersion="+list.Metadata.ResourceVersion, "", http.StatusOK, "-since-7")
 }
