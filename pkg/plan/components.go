@@ -371,7 +371,7 @@ func mounts(c *Component, extra []spec.Mount, configs []Kubeconfig) []Mount {
 	for _, arg := range c.Args {
 		if ReadsFile(arg.Name) {
 			list = append(list, directories(arg.Value)...)
-		} else if readDirectoryFlags[kubever.FlagName(arg.Name)] {
+		} else if ReadsDirectory(arg.Name) {
 			list = append(list, Mount{Path: arg.Value, ReadOnly: true, Directory: true})
 		} else if writtenFlags[kubever.FlagName(arg.Name)] {
 			if path.IsAbs(arg.Value) {
@@ -402,6 +402,9 @@ func ReadsFile(flag string) bool {
 
 // readDirectoryFlags are the flags whose value is a directory that the component reads.
 var readDirectoryFlags = map[string]bool{"conversion-rules": true}
+
+// ReadsDirectory reports whether the value of a flag is a directory that a component reads.
+func ReadsDirectory(flag string) bool { return readDirectoryFlags[kubever.FlagName(flag)] }
 
 // writtenFlags are the flags whose value is a file that the component writes.
 var writtenFlags = map[string]bool{"audit-log-path": true, "log-file": true}

@@ -32,7 +32,7 @@ func secretOf(c *plan.Component) string { return c.Name + "-files" }
 func secretFiles(p *plan.Plan, c *plan.Component) []secretFile {
 	var paths []string
 	for _, a := range c.Args {
-		if path.IsAbs(a.Value) && a.Value != p.PolicyFile && a.Value != p.AuditPolicyFile &&
+		if path.IsAbs(a.Value) && !plan.ReadsDirectory(a.Name) && a.Value != p.PolicyFile && a.Value != p.AuditPolicyFile &&
 			kubeconfigAt(p, c, a.Value) == nil && !(a.Name == "plan" && plan.SeesBoth(c.Kind)) &&
 			mountOf(c, a.Value) != nil {
 			paths = append(paths, path.Clean(a.Value))
@@ -201,6 +201,13 @@ func checkHosted(p *plan.Plan, c *plan.Component) error {
 			if mountOf(c, file) == nil {
 				return fmt.Errorf("%s: no mount of the component has it", file)
 			}
+		}
+	}
+	for _, a := range c.Args { // it becomes a Secret with what is in it, which is not known here
+		if m := mountOf(c, a.Value); plan.ReadsDirectory(a.Name) &&
+			(m == nil || path.Clean(m.Path) != path.Clean(a.Value)) {
+			return fmt.Errorf("--%s %s: other files of the component are in a directory above it; want a directory of "+
+				"its own, such as /etc/fusionctl/%s", a.Name, a.Value, a.Name)
 		}
 	}
 	return nil
