@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -55,11 +57,13 @@ func httpClient(t testing.TB, kubeconfig string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// TestGatewayIsSmall: two thousand watches without events, of one client or of as many, are held in less than 200 MiB
-// of the gateway's whole process, beside what real API servers hold.
+// TestGatewayIsSmall: what the gateway's whole process holds while there are two thousand watches without events, of one
+// client or of as many with a connection each. docs/gateway.md has what was measured; the bounds are those beyond which
+// something is held for each watch that is not needed.
 func TestGatewayIsSmall(t *testing.T) {
 	t.Parallel()
-	const watches, limitMiB = 2000, 200
+	const watches = 2000
+	limitMiB := map[string]float64{"one client": 400, "a client each": 800}
 	g := startGateway(t, rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3",
 		NoControllers: true})
 	shared := httpClient(t, g.kubeconfig)
@@ -93,9 +97,9 @@ func TestGatewayIsSmall(t *testing.T) {
 				})
 			}
 			must(t, group.Wait())
-			if got := g.resident(); got > limitMiB {
-				t.Errorf("%d watches of %s, of %s: the gateway holds %.0f MiB, want at most %d", watches, path, name, got,
-					limitMiB)
+			if got := g.resident(); got > limitMiB[name] {
+				t.Errorf("%d watches of %s, of %s: the gateway holds %.0f MiB, want at most %.0f", watches, path, name,
+					got, limitMiB[name])
 			} else {
 				t.Logf("%d watches of %s, of %s: %.0f MiB, %.0f before", watches, path, name, got, before)
 			}
@@ -111,84 +115,158 @@ func TestGatewayIsSmall(t *testing.T) {
 	}
 }
 
-// BenchmarkGatewayOfRealServers compares the gateway with a direct connection to a real API server, in turns: what it
-// adds to what they take. of-direct is the share of the throughput, one request after the other or, with clients, of as
-// many that ask as fast as they can.
+// BenchmarkGatewayOfRealServers compares the gateway with direct connections to real API servers, in turns: what it adds
+// to what they take. of-direct is the share of the throughput, one request after the other or, with clients, of as many
+// that ask as fast as they can.
 func BenchmarkGatewayOfRealServers(b *testing.B) {
+	const count = 10_000
 	g := startGateway(b, rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3",
 		NoControllers: true})
-	kubeconfig, err := g.PKI.Kubeconfig("developer-modern", g.Modern.URL, "alice", "developers")
-	must(b, err)
-	direct, through := httpClient(b, kubeconfig), httpClient(b, g.kubeconfig)
-	const pods = "/api/v1/namespaces/default/pods"
-	const count = 10_000
+	as := func(name, url string) measuredServer {
+		kubeconfig, err := g.PKI.Kubeconfig("bench-"+name, url, "admin", "system:masters")
+		must(b, err)
+		return measuredServer{b, url, httpClient(b, kubeconfig)}
+	}
+	legacy, modern, through := as("legacy", g.Legacy.URL), as("modern", g.Modern.URL), as("gateway", g.url)
 	g.must(pair.Legacy, http.MethodPost, "/api/v1/namespaces/default/serviceaccounts",
 		object{"metadata": object{"name": "bench"}})
-	var group errgroup.Group
-	group.SetLimit(16)
-	for i := range count {
-		group.Go(func() error {
-			return g.admin[pair.Legacy].Call(b.Context(), http.MethodPost, pods, object{"metadata": object{
-				"name": fmt.Sprintf("pod-%d", i), "labels": object{"app": "bench"}}, "spec": object{
-				"serviceAccountName": "bench", "automountServiceAccountToken": false, "nodeName": "none",
-				"containers": []object{{"name": "c", "image": "example.test/c:1", "env": []object{
-					{"name": "A", "value": strings.Repeat("x", 200)}}}}}}, nil)
-		})
-	}
-	must(b, group.Wait())
-	get := func(c *http.Client, url string) error {
-		response, err := c.Get(url)
-		if err != nil {
-			return err
+	const pods = "/api/v1/namespaces/default/pods"
+	fill := func(side pair.Side, path string, body func(name string) object) {
+		var group errgroup.Group
+		group.SetLimit(16)
+		for i := range count {
+			group.Go(func() error {
+				return g.admin[side].Call(b.Context(), http.MethodPost, path, body(fmt.Sprintf("%s-%d", side, i)), nil)
+			})
 		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return errors.New(response.Status)
-		}
-		_, err = io.Copy(io.Discard, response.Body)
-		return err
+		must(b, group.Wait())
 	}
+	container := object{"name": "c", "image": "example.test/c:1", "env": []object{{"name": "A",
+		"value": strings.Repeat("x", 200)}}}
+	fill(pair.Legacy, pods, func(name string) object {
+		return object{"metadata": object{"name": name, "labels": object{"app": "bench"}}, "spec": object{
+			"serviceAccountName": "bench", "automountServiceAccountToken": false, "nodeName": "none",
+			"containers": []object{container}}}
+	})
 	for _, of := range []struct {
 		name, path string
 		requests   int
-	}{{"get", pods + "/pod-7", 400}, {"list 500 pods", pods + "?limit=500", 64},
+	}{{"get", pods + "/legacy-7", 400}, {"list 500 pods", pods + "?limit=500", 64},
 		{"list 10000 pods", pods + "?resourceVersion=0", 8}} {
 		for _, clients := range []int{1, 8} {
 			b.Run(fmt.Sprintf("%s, %d clients", of.name, clients), func(b *testing.B) {
-				run := func(c *http.Client, url string, took *[]float64) float64 {
-					var mu sync.Mutex
-					var group errgroup.Group
-					began := time.Now()
-					for range clients {
-						group.Go(func() error {
-							for range max(1, of.requests/clients) {
-								began := time.Now()
-								if err := get(c, url+of.path); err != nil {
-									return err
-								}
-								mu.Lock()
-								*took = append(*took, float64(time.Since(began))/float64(time.Millisecond))
-								mu.Unlock()
-							}
-							return nil
-						})
-					}
-					must(b, group.Wait())
-					return time.Since(began).Seconds()
-				}
-				var sums [2]float64
-				var took [2][]float64
-				for b.Loop() {
-					sums[0] += run(direct, g.Modern.URL, &took[0])
-					sums[1] += run(through, g.url, &took[1])
-				}
-				for _, list := range took {
-					slices.Sort(list)
-				}
-				b.ReportMetric(sums[0]/sums[1], "of-direct")
-				b.ReportMetric(took[0][len(took[0])/2], "p50-direct-ms")
-				b.ReportMetric(took[1][len(took[1])/2]-took[0][len(took[0])/2], "p50-more-ms")
+				against(b, func(took *times) { through.ask(of.path, clients, of.requests, took) },
+					func(took *times) { modern.ask(of.path, clients, of.requests, took) })
 			})
 		}
 	}
+
+	// No controller has a part in these.
+	const revisions = "/apis/apps/v1/namespaces/default/controllerrevisions"
+	for _, side := range pair.Sides() {
+		fill(side, revisions, func(name string) object {
+			return object{"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": object{"name": name},
+				"revision": 1, "data": object{"spec": object{"template": object{"metadata": object{"labels": object{
+					"app": "bench"}}, "spec": object{"containers": []object{container, container}}}}}}
+		})
+	}
+	both := func(took *times) {
+		legacy.ask(revisions, 1, 4, took)
+		modern.ask(revisions, 1, 4, took)
+	}
+	b.Run("merged list 2x10000", func(b *testing.B) {
+		against(b, func(took *times) { through.ask(revisions, 1, 4, took) }, both)
+	})
+	b.Run("converted list 2x10000", func(b *testing.B) {
+		texts := [][]byte{legacy.text(revisions), modern.text(revisions)}
+		// What cannot be avoided: to read both lists, and to decode and encode them.
+		against(b, func(took *times) {
+			through.ask(strings.Replace(revisions, "/v1/", "/v1beta2/", 1), 1, 4, took)
+		}, func(took *times) {
+			both(took)
+			for range 4 {
+				for _, text := range texts {
+					var list map[string]any
+					must(b, utiljson.Unmarshal(text, &list))
+					_, err := json.Marshal(list)
+					must(b, err)
+				}
+			}
+		})
+	})
+}
+
+// times are how long requests took, in milliseconds.
+type times struct {
+	mu   sync.Mutex
+	took []float64
+}
+
+func (t *times) median() float64 {
+	slices.Sort(t.took)
+	return t.took[len(t.took)/2]
+}
+
+// against measures one thing against another, in turns.
+func against(b *testing.B, through, direct func(*times)) {
+	b.Helper()
+	var sums [2]time.Duration
+	var took [2]times
+	for b.Loop() {
+		for i, run := range []func(*times){through, direct} {
+			began := time.Now()
+			run(&took[i])
+			sums[i] += time.Since(began)
+		}
+	}
+	b.ReportMetric(float64(sums[1])/float64(sums[0]), "of-direct")
+	b.ReportMetric(took[1].median(), "p50-direct-ms")
+	b.ReportMetric(took[0].median()-took[1].median(), "p50-more-ms")
+}
+
+// measuredServer is a server with a client of it.
+type measuredServer struct {
+	b      *testing.B
+	url    string
+	client *http.Client
+}
+
+func (s measuredServer) text(path string) []byte {
+	s.b.Helper()
+	response, err := s.client.Get(s.url + path)
+	must(s.b, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(s.b, err)
+	if response.StatusCode != http.StatusOK {
+		s.b.Fatalf("GET %s: %s: %.200s", path, response.Status, text)
+	}
+	return text
+}
+
+// ask has clients send requests, as many in all as there are requests.
+func (s measuredServer) ask(path string, clients, requests int, took *times) {
+	s.b.Helper()
+	var group errgroup.Group
+	for range clients {
+		group.Go(func() error {
+			for range max(1, requests/clients) {
+				began := time.Now()
+				response, err := s.client.Get(s.url + path)
+				if err != nil {
+					return err
+				}
+				_, err = io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+				if err != nil || response.StatusCode != http.StatusOK {
+					return errors.Join(err, errors.New(response.Status))
+				}
+				took.mu.Lock()
+				took.took = append(took.took, float64(time.Since(began))/float64(time.Millisecond))
+				took.mu.Unlock()
+			}
+			return nil
+		})
+	}
+	must(s.b, group.Wait())
 }

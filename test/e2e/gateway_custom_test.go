@@ -44,7 +44,12 @@ func (g *gatewayed) serve(t *testing.T, side pair.Side) {
 	spec["versions"] = slices.DeleteFunc(spec["versions"].([]any), func(v any) bool {
 		return v.(map[string]any)["name"] != pizzaVersions[side]
 	})
-	spec["versions"].([]any)[0].(map[string]any)["storage"] = true
+	version := spec["versions"].([]any)[0].(map[string]any)
+	version["storage"] = true
+	if side == pair.Legacy { // one schema of all versions has another place there
+		spec["validation"] = version["schema"]
+		delete(version, "schema")
+	}
 	delete(spec, "conversion")
 	g.must(side, http.MethodPost, "/apis/"+crd["apiVersion"].(string)+"/customresourcedefinitions", crd)
 	g.Eventually("the "+string(side)+" side has pizzas", func(ctx context.Context) error {
@@ -95,7 +100,7 @@ func (g *gatewayed) customResources(t *testing.T) {
 		}
 		says(t, g.ok("", "get", old, name, "-o", "yaml"), "size: L", "remark: hot")
 		says(t, g.ok("", "get", old), "margherita", name)
-		says(t, g.ok("", "describe", new, "margherita"), "Medium")
+		says(t, g.ok("", "describe", new, "margherita"), "Stone")
 		for _, size := range []string{"Large", "Medium"} {
 			g.ok("", "patch", new, "margherita", "--type=merge", "-p", `{"spec":{"size":"`+size+`"}}`)
 			if p := read(pair.Legacy, "margherita"); p.Spec["size"] != size[:1] || p.Spec["remark"] != "not too hot" {
