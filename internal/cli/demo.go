@@ -202,8 +202,8 @@ var routesShown = regexp.MustCompile(
 	`(?m)^(RESOURCE|pods|deployments\.apps|deployments\.extensions) +(VERSION|v1|v1beta1) .*$`)
 
 func (d *demonstration) showRoutes(ctx context.Context) error {
-	d.say("5. The gateway", "Clients need not know which side has what: one endpoint serves both API servers, in every "+
-		"version that one of them has, or that converts to one. Of its table, each row with its reason:")
+	d.say("5. The gateway", "Clients need not know which side has what: one endpoint serves both API servers, in "+
+		"every version that one of them has, or that converts to one. Of its table, each row with its reason:")
 	out, err := d.run(ctx, exitDone, "gateway", "routes", d.spec())
 	if err != nil {
 		return err
