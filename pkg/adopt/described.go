@@ -40,6 +40,14 @@ func (r *reader) described(name string, node *yaml.Node, above []*yaml.Node) {
 	}
 }
 
+// aliased is what a node stands for. Aliases are bounded before a document is read.
+func aliased(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
+}
+
 // child is the value of a key, whatever its case; nil for none, and of what is no mapping.
 func child(node *yaml.Node, keys ...string) *yaml.Node {
 	if node == nil || node.Kind != yaml.MappingNode {
@@ -47,7 +55,7 @@ func child(node *yaml.Node, keys ...string) *yaml.Node {
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if slices.ContainsFunc(keys, func(key string) bool { return strings.EqualFold(node.Content[i].Value, key) }) {
-			return node.Content[i+1]
+			return aliased(node.Content[i+1])
 		}
 	}
 	return nil
@@ -75,8 +83,14 @@ func describedWords(node *yaml.Node) []string {
 	switch {
 	case program == nil:
 		return words
-	case program.Kind == yaml.ScalarNode:
+	case program.Kind == yaml.ScalarNode && len(words) > 0:
 		return append([]string{program.Value}, words...)
+	case program.Kind == yaml.ScalarNode: // the whole line
+		line, err := splitWords(program.Value)
+		if err != nil {
+			return nil
+		}
+		return line
 	}
 	return append(wordsOf(program), words...)
 }
@@ -91,7 +105,7 @@ func (r *reader) describedProcess(name string, node *yaml.Node, above []*yaml.No
 	var env []spec.EnvVar
 	environment := map[string]string{}
 	if variables := child(node, "env", "environment"); variables != nil {
-		for _, pair := range pairsOf(variables) {
+		for _, pair := range variablesOf(variables) {
 			key, value, _ := strings.Cut(pair, "=")
 			environment[key] = value
 			if key != "PATH" && key != "HOME" && key != "HOSTNAME" && !ofService.MatchString(key) {
@@ -108,6 +122,7 @@ func (r *reader) describedProcess(name string, node *yaml.Node, above []*yaml.No
 	if directory := child(node, "cwd", "workingDir", "working_dir", "workdir"); directory != nil {
 		r.workIn(&p, inDirectory(directory.Value, line.directory))
 	}
+	above = append(slices.Clone(above), node)
 	for i := len(above) - 1; i >= 0; i-- { // an image and mounts are of the container around the process
 		if image := child(above[i], "image"); image != nil && image.Kind == yaml.ScalarNode && p.Image == "" {
 			p.Image = image.Value
@@ -121,16 +136,41 @@ func (r *reader) describedProcess(name string, node *yaml.Node, above []*yaml.No
 	return true
 }
 
+// variablesOf are the variables of an environment: a mapping, a list of KEY=VALUE or one of names with values.
+func variablesOf(node *yaml.Node) []string {
+	if node.Kind != yaml.SequenceNode {
+		return pairsOf(node)
+	}
+	var list []string
+	for _, item := range node.Content {
+		name, value := child(item, "name", "key"), child(item, "value")
+		switch {
+		case item.Kind == yaml.ScalarNode:
+			list = append(list, item.Value)
+		case name != nil && value != nil:
+			list = append(list, name.Value+"="+value.Value)
+		}
+	}
+	return list
+}
+
 // describedMounts are the paths of the host among the mounts of an OCI runtime.
 func describedMounts(list *yaml.Node) []spec.Mount {
 	var mounts []spec.Mount
+	if list.Kind != yaml.SequenceNode {
+		return nil
+	}
 	for i, m := range list.Content {
 		from, to, kind := child(m, "source"), child(m, "destination", "target"), child(m, "type")
 		if from == nil || to == nil || !path.IsAbs(from.Value) || !path.IsAbs(to.Value) ||
 			kind != nil && kind.Value != "bind" && kind.Value != "none" {
 			continue
 		}
-		mounts = append(mounts, bind(i, from.Value, to.Value, slices.Contains(wordsOf(child(m, "options")), "ro")))
+		readOnly := slices.Contains(wordsOf(child(m, "options")), "ro")
+		if flag := child(m, "readOnly", "read_only"); flag != nil && flag.Value == "true" {
+			readOnly = true
+		}
+		mounts = append(mounts, bind(i, from.Value, to.Value, readOnly))
 	}
 	return mounts
 }
