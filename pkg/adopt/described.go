@@ -76,23 +76,35 @@ func wordsOf(node *yaml.Node) []string {
 	return words
 }
 
-// describedWords are the program and the arguments of a description, each under one of its usual names.
+// describedNames are what descriptions call the program and its arguments, in the order in which they are put together.
+var describedNames = [][]string{{"entrypoint", "executable", "program", "path"}, {"command", "cmd", "exec"},
+	{"args", "argv", "arguments"}}
+
+// describedWords are the program and the arguments of a description. A text that is all there is may be the whole line.
 func describedWords(node *yaml.Node) []string {
-	words := wordsOf(child(node, "args", "argv", "arguments"))
-	program := child(node, "command", "entrypoint", "cmd", "exec", "executable", "program", "path")
-	switch {
-	case program == nil:
-		return words
-	case program.Kind == yaml.ScalarNode && len(words) > 0:
-		return append([]string{program.Value}, words...)
-	case program.Kind == yaml.ScalarNode: // the whole line
-		line, err := splitWords(program.Value)
-		if err != nil {
-			return nil
+	var words []string
+	parts, text := 0, ""
+	for _, names := range describedNames {
+		part := child(node, names...)
+		switch {
+		case part == nil:
+			continue
+		case part.Kind == yaml.ScalarNode:
+			text = part.Value
+			words = append(words, text)
+		default:
+			words = append(words, wordsOf(part)...)
 		}
-		return line
+		parts++
 	}
-	return append(wordsOf(program), words...)
+	if parts > 1 || text == "" {
+		return words
+	}
+	words, err := splitWords(text)
+	if err != nil {
+		return nil
+	}
+	return words
 }
 
 // describedProcess reads one that starts a component: a list of words, with the program among them or beside.
