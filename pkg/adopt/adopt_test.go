@@ -263,6 +263,13 @@ func FuzzRead(f *testing.F) {
 		"--etcd-servers=https://a:1,,b --secure-port=x")
 	f.Add("a", "{\"kind\": \"List\", \"items\": [{\"kind\": \"Pod\", \"spec\": {\"containers\": [{\"args\": "+
 		"[\"kube-apiserver\", \"--service-cluster-ip-range=::/0\"]}]}}]}")
+	f.Add("job.json", `{"Config": {"command": "kube-apiserver", "args": ["--v=2"], "env": [{"name": "A", "value": "b"}]},`+
+		` "mounts": [{"source": "/a", "target": "/b"}]}`)
+	f.Add("kube.conf", "[program:kube-apiserver]\ncommand=kube-apiserver\n  --v=2 ; all\nenvironment=A=\"b,c\",D=e\n")
+	f.Add("kube-apiserver.container", "[Container]\nImage=k/kube-apiserver:v1.15.12\nExec=--v=2\nVolume=/a:/b:ro\n")
+	f.Add("pod.yaml", "kind: Pod\nspec: {containers: [{image: a, command: [wait, '{\"command\": \"kube-apiserver\", "+
+		"\"args\": [\"--v\"]}']}]}\n")
+	f.Add("kube-apiserver", "#!/sbin/openrc-run\ncommand=kube-apiserver\ncommand_args=\"${A:-$(b)} ${C:=d}\"\n")
 	f.Add("a.ign", `{"storage": {"files": [{"path": "/etc/kubernetes/manifests/a", "contents": {"source": "data:,a%20b"}}]},`+
 		`"systemd": {"units": [{"name": "a.service", "contents": "[Service]\nExecStart=kube-apiserver --v=2"}]}}`)
 	f.Add("a.sh", "#!/bin/sh\nf() { cat <<EOF | tee $1\nkind: Pod\n$2 ${x:-y} $(z)\nEOF\n}\nf a b; f; kube-apiserver "+
