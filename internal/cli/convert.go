@@ -13,10 +13,10 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
 	"github.com/kubefusion/fusionctl/pkg/convert/validate"
-	"github.com/kubefusion/fusionctl/pkg/kube"
 )
 
 // convertRequest says what is converted to what.
@@ -99,34 +99,44 @@ func (req *convertRequest) check() error {
 	return checkStdinOnce(req.files)
 }
 
-func (req *convertRequest) chooser(ctx context.Context, c *convert.Converter) (stream.Chooser, error) {
+// options say what each kind is to become, and which release reads it.
+func (req *convertRequest) options(ctx context.Context, c *convert.Converter) (stream.Options, error) {
+	o := stream.Options{Defaults: req.defaults, Format: req.output}
+	if req.report {
+		o.Format = stream.Same
+	}
 	switch {
 	case req.to != "":
 		gv, err := schema.ParseGroupVersion(req.to)
 		if err != nil || gv.Version == "" {
-			return nil, badInput(fmt.Errorf("--to: %q: want a group and version, such as apps/v1", req.to), "")
+			return o, badInput(fmt.Errorf("--to: %q: want a group and version, such as apps/v1", req.to), "")
 		}
 		if why := c.MisnamedVersion(gv); why != "" {
-			return nil, badInput(fmt.Errorf("--to: %s: %s", req.to, why), "")
+			return o, badInput(fmt.Errorf("--to: %s: %s", req.to, why), "")
 		}
-		return stream.ToVersion(c, gv), nil
+		o.Choose = stream.ToVersion(c, gv)
 	case req.minor != "":
 		version, err := parseVersionFlag("for", req.minor)
 		if err != nil {
-			return nil, err
+			return o, err
 		}
-		return stream.ForMinor(c, version.Minor), nil
+		o.Choose, o.Minor = stream.ForMinor(c, version.Minor), version.Minor
 	default:
-		client, err := kube.NewClient(req.server, req.context)
+		config, err := kubeconfig(ctx, req.server, req.context)
 		if err != nil {
-			return nil, badInput(fmt.Errorf("--for-server: %w", err), "")
+			return o, err
 		}
-		served, err := client.Kinds(ctx)
+		live, err := client.NewLive(config, c)
 		if err != nil {
-			return nil, err
+			return o, err
 		}
-		return stream.Served(c, served), nil
+		server, err := live.Server(ctx)
+		if err != nil {
+			return o, err
+		}
+		o.Choose, o.Minor, o.Asked = stream.ForServer(c, server), server.Minor, true
 	}
+	return o, nil
 }
 
 func runConvert(ctx context.Context, req convertRequest, streams Streams) error {
@@ -134,7 +144,7 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 	if err != nil {
 		return err
 	}
-	choose, err := req.chooser(ctx, c)
+	options, err := req.options(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -145,17 +155,6 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 	out := stream.NewWriter(asData(streams.Out), req.output)
 	if req.report {
 		out = stream.NewWriter(io.Discard, stream.Same)
-	}
-	options := stream.Options{Choose: choose, Defaults: req.defaults, Format: req.output}
-	if req.report {
-		options.Format = stream.Same
-	}
-	if req.minor != "" {
-		version, err := parseVersionFlag("for", req.minor)
-		if err != nil {
-			return err
-		}
-		options.Minor = version.Minor
 	}
 	k := &conversion{request: req, read: read, streams: streams, report: reportRows(req, streams)}
 	err = stream.New(c, options).Files(ctx, filesOf(req.files, streams, read), out, k.result)

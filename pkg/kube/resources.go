@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/pkg/discovery"
@@ -37,17 +36,6 @@ func (c *Client) served(ctx context.Context) ([]discovery.Resource, error) {
 		return nil, fmt.Errorf("asking the server what it serves: %w", err)
 	}
 	return result.Resources, nil
-}
-
-// Kinds asks the server for every kind that it serves.
-// Errors: as those of Listable.
-func (c *Client) Kinds(ctx context.Context) (map[schema.GroupVersionKind]bool, error) {
-	served, err := c.served(ctx)
-	kinds := map[schema.GroupVersionKind]bool{}
-	for _, resource := range served {
-		kinds[resource.GroupVersionKind()] = true
-	}
-	return kinds, err
 }
 
 // Objects lists the objects of a resource in all namespaces, a page at a time; selector chooses by labels, "" all.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -70,17 +71,20 @@ func remembered(choose Chooser) Chooser {
 	}
 }
 
-// Served takes the first equivalent that a server has.
-func Served(c *convert.Converter, served map[schema.GroupVersionKind]bool) Chooser {
+// ForServer takes for every kind what negotiation with a server answers: the kind itself where the server has it,
+// otherwise the equivalent of which it has most. Errors: *negotiate.IncompleteError, too.
+func ForServer(c *convert.Converter, server *negotiate.Server) Chooser {
 	return func(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
-		if served[gvk] {
-			return gvk, nil
-		}
-		for _, equivalent := range c.Equivalents(gvk) {
-			if served[equivalent] {
-				return equivalent, nil
+		answer, err := server.Negotiate(gvk, c.Equivalents(gvk))
+		switch {
+		case err != nil:
+			return gvk, err
+		case answer.Verdict == negotiate.Unsupported:
+			if why := c.Misnamed(gvk); why != "" {
+				return gvk, &convert.UnsupportedError{From: gvk, Reason: why}
 			}
+			return gvk, &convert.UnsupportedError{From: gvk, Reason: answer.Reason}
 		}
-		return gvk, &convert.UnsupportedError{From: gvk, Reason: "the server serves no version of it"}
+		return answer.As, nil
 	}
 }

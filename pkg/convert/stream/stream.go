@@ -29,6 +29,7 @@ import (
 type Options struct {
 	Choose   Chooser
 	Minor    kubever.Minor // that reads the objects, for what it does not know of them; 0 when that is not known
+	Asked    bool          // a server was asked what it serves; otherwise it is what the minor does by default
 	Defaults bool          // write out defaults that the wanted version does not share
 	Format   string        // of the Writer that takes the results: text is made for Same alone
 }
@@ -287,7 +288,7 @@ func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKin
 
 // off says that servers of the minor have a kind turned off, unless they are told otherwise; "" for others.
 func (s *Stream) off(gvk schema.GroupVersionKind) string {
-	if s.options.Minor == 0 {
+	if s.options.Minor == 0 || s.options.Asked {
 		return ""
 	}
 	standing := s.converter.StandingIn(gvk, s.options.Minor)
