@@ -25,7 +25,8 @@ var several = map[string]string{
 	"FUS010": "plans stores", "FUS030": "plans stores", "FUS031": "plans stores", "FUS040": "plans stores",
 	"FUS050": "plans stores", "FUS051": "plans stores", "FUS052": "plans stores", "FUS053": "plans stores",
 	"FUS060": "plans stores servers", "FUS061": "plans stores servers", "FUS062": "plans stores servers",
-	"FUS065": "plans stores servers", "FUS070": "plans stores", "FUS072": "plans stores", "FUS088": "plans stores",
+	"FUS065": "plans stores servers", "FUS070": "plans stores hosts", "FUS072": "plans stores",
+	"FUS088": "plans stores",
 	"FUS090": "plans stores", "FUS100": "plans stores", "FUS130": "plans stores", "FUS135": "plans servers",
 	"FUS152": "plans policies", "FUS153": "plans policies", "FUS166": "plans hosts",
 }

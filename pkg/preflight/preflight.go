@@ -72,6 +72,7 @@ func Check(n *Needs, h *Host, now time.Time) []finding.Finding {
 	c.certificates()
 	c.kubeconfigServers()
 	c.tokens()
+	c.encryption()
 	if h.World != nil {
 		c.ports()
 		c.stores()

@@ -22,6 +22,7 @@ const (
 	OtherManifests = "FUS271"
 	NoStreams      = "FUS272"
 	Stale          = "FUS273"
+	Undecryptable  = "FUS070"
 )
 
 // Rules lists what Check finds, by ID.
@@ -110,6 +111,19 @@ func Rules() []finding.Rule {
 			ID: Stale, Title: "A file that differs from what render writes", Severity: bad,
 			Why: "The policy, the kubeconfigs and the plan of the controllers are part of what was checked. A " +
 				"component that reads another file does what another plan says.",
+		},
+		{
+			ID: Undecryptable, Title: "An encryption configuration that a side cannot use", Severity: bad,
+			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: kubever.Range{From: 7, To: kubever.Newest},
+			Why: "An API server does not start with a configuration of a kind, or with a provider, that its version " +
+				"does not know. Where one side encrypts with a key that the other does not have, every list of the " +
+				"resource through the other fails, or silently omits what is encrypted.",
+			Evidence: finding.Evidence{
+				Seen: "1.15.12 and 1.36.3 read each other's secrets with aescbc, aesgcm and secretbox, while keys " +
+					"were rotated; 1.36.3 with KMS v2",
+				Prevention: []string{"TestSecretsAreReadByBothSidesWhateverEncryptsThem"},
+				Read:       "encryptionconfig of apiserver 1.7.0 to 1.36.3",
+			},
 		},
 	})
 }

@@ -176,7 +176,7 @@ func TestNormalImage(t *testing.T) {
 func TestRulesAreReported(t *testing.T) {
 	ids := []string{UnseenStore, Missing, Readable, Expired, OtherCA, OtherName, WrongKey, NotAdmitted, WrongTokens,
 		PortInUse,
-		NoStore, NoImage, OtherManifests, NoStreams, Stale}
+		NoStore, NoImage, OtherManifests, NoStreams, Stale, Undecryptable}
 	for _, r := range Rules() {
 		if !slices.Contains(ids, r.ID) {
 			t.Errorf("%s is reported nowhere", r.ID)
