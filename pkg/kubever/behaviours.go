@@ -35,6 +35,9 @@ const (
 	// BehaviourCRDVersionRequired: kube-apiserver refuses a CustomResourceDefinition without spec.version; later ones
 	// take spec.versions instead.
 	BehaviourCRDVersionRequired
+	// BehaviourCronJobMinuteNames: the cronjob controller names jobs by the minute of their schedule; older ones by the
+	// second.
+	BehaviourCronJobMinuteNames
 	// BehaviourCronJobsMissed: the cronjob controller starts a CronJob no more that has missed more than 100 of its
 	// times.
 	BehaviourCronJobsMissed
@@ -198,6 +201,7 @@ var behaviourNames = [...]string{
 	BehaviourCRDRootRefused:               "crd-root-refused",
 	BehaviourCRDServed:                    "crd-served",
 	BehaviourCRDVersionRequired:           "crd-version-required",
+	BehaviourCronJobMinuteNames:           "cronjob-minute-names",
 	BehaviourCronJobsMissed:               "cronjob-times-missed",
 	BehaviourDaemonPodsByAffinity:         "daemon-pods-by-affinity",
 	BehaviourDecodeCoercingWatch:          "decode-coercing-watch",

@@ -85,15 +85,18 @@ func controllerRules() []rule {
 				"of every minor"},
 			example{modernManager: run("node-lifecycle-controller"),
 				more: `owners: [{resources: [leases.coordination.k8s.io], owner: split}]`}, example{})),
-		doubledRule("FUS085", "Every schedule of a CronJob runs twice",
-			"Two cronjob controllers over the same objects create jobs of different names for one schedule when one "+
-				"derives the name from the second and the other from the minute.",
-			doubled{[]string{"cronjob-controller"}, "cronjobs", "creates a second job for each schedule",
-				finding.Error},
-			"pkg/controller/cronjob/utils.go of 1.15.12, 1.20.15, 1.21.14 and 1.36.3",
-			example{legacy: "1.21.14", modernManager: run("cronjob-controller,job-controller"),
-				more: `owners: [{resources: [cronjobs.batch, jobs.batch], owner: legacy}]`},
-			example{legacy: "1.21.14"}),
+		{finding.Rule{
+			ID: "FUS085", Title: "Two cronjob controllers over the same CronJobs",
+			Why: "The cronjob controller of 1.21 and later names a job by the minute of its schedule, older ones by " +
+				"the second: of one of each, both create a job for every schedule. Two that name jobs alike create " +
+				"each once, and write each other's status.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: finding.Evidence{Read: "pkg/controller/cronjob/utils.go of 1.10.13, 1.15.12, 1.20.15, 1.21.14 " +
+				"and 1.36.3"},
+			Bad: example{legacy: "1.20.15", modernManager: run("cronjob-controller,job-controller"),
+				more: `owners: [{resources: [cronjobs.batch, jobs.batch], owner: legacy}]`}.String(),
+			Good: example{legacy: "1.20.15"}.String(),
+		}, doubledCronJobs},
 		{finding.Rule{
 			ID: "FUS086", Title: "Two controllers of one kind over the same objects",
 			Why: "Two controllers that create pods each create missing ones and delete surplus ones, from " +
@@ -305,11 +308,16 @@ func modernHeartbeats(p *plan.Plan) []finding.Finding {
 	return found
 }
 
-// doubledRule is the rule about a controller that runs on both sides over the same objects.
-func doubledRule(id, title, why string, d doubled, read string, bad, good example) rule {
-	return rule{finding.Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion,
-		Severity: finding.Error,
-		Evidence: finding.Evidence{Read: read}, Bad: bad.String(), Good: good.String()}, d.check}
+// doubledCronJobs judges two cronjob controllers over the same objects by how they name jobs.
+func doubledCronJobs(p *plan.Plan) []finding.Finding {
+	d := doubled{[]string{"cronjob-controller"}, "cronjobs", "each creates a job for every schedule, of another name",
+		finding.Error}
+	if byMinute := kubever.BehaviourCronJobMinuteNames; kubever.Behaves(byMinute, p.Legacy.Version.Minor) ==
+		kubever.Behaves(byMinute, p.Modern.Version.Minor) {
+		d.does, d.severity = "both give the job of a schedule one name, so that it runs once, and write each other's "+
+			"status", finding.Warning
+	}
+	return d.check(p)
 }
 
 // check compares the sides by what a controller does, since its name has changed where one was split in two.

@@ -13,6 +13,29 @@ func of(found []finding.Finding, rule string) []finding.Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(f finding.Finding) bool { return f.Rule != rule })
 }
 
+// Two cronjob controllers create two jobs for a schedule where they name them differently, and one otherwise.
+func TestCronJobControllersThatNameJobsAlike(t *testing.T) {
+	for _, test := range []struct {
+		legacy, modern, controllers string
+		want                        finding.Severity
+		says                        string
+	}{
+		{"1.20.15", "1.36.3", "cronjob-controller,job-controller", finding.Error, "creates a job for every schedule"},
+		{"1.15.12", "1.21.14", "cronjob,job", finding.Error, "creates a job for every schedule"},
+		{"1.24.17", "1.36.3", "cronjob-controller,job-controller", finding.Warning, "one name"},
+		{"1.10.13", "1.15.12", "cronjob,job", finding.Warning, "one name"},
+	} {
+		e := example{legacy: test.legacy, modern: test.modern,
+			modernManager: args("controllers=" + test.controllers),
+			more:          `owners: [{resources: [cronjobs.batch, jobs.batch], owner: legacy}]`}
+		found := of(Check(plantest.Of(t, e.String())), "FUS085")
+		if len(found) != 1 || found[0].Severity != test.want || !strings.Contains(found[0].Message, test.says) {
+			t.Errorf("%s + %s: FUS085 = %+v, want %s that says %q", test.legacy, test.modern, found, test.want,
+				test.says)
+		}
+	}
+}
+
 func TestBadExamplesFireAndGoodOnesAreSilent(t *testing.T) {
 	for _, rule := range all() {
 		if rule.ID == UnusedAccept {
