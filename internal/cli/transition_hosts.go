@@ -48,7 +48,7 @@ Exit codes: 0 its input ended, 1 it could not work, 2 bad usage, 130 interrupted
 						held, err = local.Lock(cmd.Context(), lock, hello.Wait)
 					}
 					return &local.Host{Snapshots: cmp.Or(hello.Snapshots, otherSnapshots), Wait: hello.Wait,
-						ByHand: func(string) error { return errors.New("an agent is no person") }}, err
+						ByHand: func(text string) error { return &remote.ByHandError{Text: text} }}, err
 				})
 			if held != nil {
 				err = errors.Join(err, held.Close())

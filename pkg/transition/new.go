@@ -82,14 +82,7 @@ func hostsOf(steps []Step, plans ...*plan.Plan) []Host {
 		if p == nil {
 			continue
 		}
-		machines := make([]Host, 0, len(p.Hosts)+len(p.Nodes))
-		for _, h := range p.Hosts {
-			machines = append(machines, Host{Name: h.Name, Address: h.Address})
-		}
-		for _, n := range p.Nodes {
-			machines = append(machines, Host{Name: n.Name, Address: n.Address})
-		}
-		for _, host := range machines {
+		for _, host := range HostsOf(p) {
 			known := slices.ContainsFunc(hosts, func(o Host) bool { return o.Name == host.Name })
 			if !known && slices.ContainsFunc(steps, func(s Step) bool { return s.Host == host.Name }) {
 				hosts = append(hosts, host)

@@ -22,6 +22,12 @@ type Runner interface {
 	Keep(ctx context.Context, host string, o *Objects) (*handover.Known, error)
 }
 
+// Performer is a Runner of hosts that are given an action as a whole, with what is checked before and after it: what
+// they answer is that of Perform there.
+type Performer interface {
+	Perform(ctx context.Context, host string, a *Action) error
+}
+
 // Event is what a record says of a step.
 type Event string
 
@@ -174,7 +180,7 @@ func carryOut(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, 
 	a = remind(t, j.Records(), a)
 	p(s, before)
 	if a != nil {
-		if err := perform(ctx, r, s.Host, a); err != nil {
+		if err := performOn(ctx, r, s.Host, a); err != nil {
 			return errors.Join(fmt.Errorf("step %s, %s on %s: %w", s.ID, s.Title, s.Host, err), doubt(j, s, a, err))
 		}
 	}
@@ -185,7 +191,16 @@ func carryOut(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, 
 	return nil
 }
 
-func perform(ctx context.Context, r Runner, host string, a *Action) error {
+func performOn(ctx context.Context, r Runner, host string, a *Action) error {
+	if p, whole := r.(Performer); whole {
+		return p.Perform(ctx, host, a)
+	}
+	return Perform(ctx, r, host, a)
+}
+
+// Perform does one action by a Runner: the checks before it, the action, and those that verify it. Done already, it
+// changes nothing; after an error it can be repeated.
+func Perform(ctx context.Context, r Runner, host string, a *Action) error {
 	if err := checkAll(ctx, r, host, a.Before); err != nil {
 		return err
 	}
@@ -212,10 +227,10 @@ func checkAll(ctx context.Context, r Runner, host string, checks []Check) error 
 	return errors.Join(problems...)
 }
 
-// unchanged checks that every file that the steps touch is as the first of them finds it.
+// unchanged checks that every file that the steps touch is as the first of them finds it: each host's at once.
 func unchanged(ctx context.Context, t *Transition, r Runner) error {
-	var problems []error
-	seen := map[place]bool{}
+	var hosts []string
+	checks, seen := map[string][]Check{}, map[place]bool{}
 	for _, s := range t.Steps {
 		if s.Do == nil || s.Do.File == nil || seen[place{s.Host, s.Do.File.Path}] {
 			continue
@@ -226,7 +241,14 @@ func unchanged(ctx context.Context, t *Transition, r Runner) error {
 		if s.Do.Kind == RemoveFile || s.Do.Kind == RestoreKubelet {
 			check.File = s.Do.File
 		}
-		problems = append(problems, r.Check(ctx, s.Host, &check))
+		if checks[s.Host] == nil {
+			hosts = append(hosts, s.Host)
+		}
+		checks[s.Host] = append(checks[s.Host], check)
+	}
+	var problems []error
+	for _, host := range hosts {
+		problems = append(problems, performOn(ctx, r, host, &Action{Kind: RunChecks, Before: checks[host]}))
 	}
 	return errors.Join(problems...)
 }

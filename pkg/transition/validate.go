@@ -147,6 +147,9 @@ func (a *Action) validateUnit() error {
 	return nil
 }
 
+// Validate checks of one action what Transition.Validate checks of all: that it is one which New writes for a host.
+func (a *Action) Validate() error { return a.validate() }
+
 func (a *Action) validate() error {
 	switch a.Kind {
 	case PutFile, RemoveFile:

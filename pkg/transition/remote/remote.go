@@ -34,16 +34,18 @@ type Hello struct {
 	Wait      time.Duration   `json:"wait"`      // how long a component may take to start or to stop
 }
 
-// request is every further one: an action, a check, a look at stores or at the record of a hand-over.
-type request struct {
-	Do    *transition.Action  `json:"do,omitempty"`
-	Check *transition.Check   `json:"check,omitempty"`
-	Look  *transition.Watch   `json:"look,omitempty"`
-	Keep  *transition.Objects `json:"keep,omitempty"`
+// Request is every further one: an action, alone or as a whole, a check, a look at stores or at the record of a
+// hand-over. One of them.
+type Request struct {
+	Do      *transition.Action  `json:"do,omitempty"`
+	Perform *transition.Action  `json:"perform,omitempty"` // with its checks
+	Check   *transition.Check   `json:"check,omitempty"`
+	Look    *transition.Watch   `json:"look,omitempty"`
+	Keep    *transition.Objects `json:"keep,omitempty"`
 }
 
-// answer is one line for each request, after any number of those that say that it is at work. No error: done, or found.
-type answer struct {
+// Answer is one line for each request, after any number of those that say that it is at work. No error: done, or found.
+type Answer struct {
 	Schema  string `json:"schema,omitempty"` // of the answer to a Hello
 	Error   string `json:"error,omitempty"`
 	Working bool   `json:"working,omitempty"`
@@ -53,6 +55,48 @@ type answer struct {
 	// Gone and Pods are the errors of those types, of which Error has the text.
 	Gone *handover.GoneError `json:"gone,omitempty"`
 	Pods *handover.PodsError `json:"pods,omitempty"`
+	// ByHand is what a person has to do first.
+	ByHand string `json:"byHand,omitempty"`
+}
+
+// ByHandError is the error of a Runner without a person, where one has to do something.
+type ByHandError struct{ Text string }
+
+func (e *ByHandError) Error() string { return "is done by hand: " + e.Text }
+
+// Answer has a runner do what a request wants, on its host.
+func (r *Request) Answer(ctx context.Context, runner transition.Runner, host string) Answer {
+	var a Answer
+	var err error
+	switch {
+	case r.of() != 1:
+		err = errors.New("a request wants one action, one check or one look")
+	case r.Do != nil:
+		err = runner.Do(ctx, host, r.Do)
+	case r.Perform != nil:
+		err = transition.Perform(ctx, runner, host, r.Perform)
+	case r.Check != nil:
+		err = runner.Check(ctx, host, r.Check)
+	case r.Keep != nil:
+		a.Kept, err = runner.Keep(ctx, host, r.Keep)
+	case r.Look != nil:
+		a.Seen, err = runner.Look(ctx, host, r.Look)
+	}
+	a.fail(err)
+	return a
+}
+
+// fail puts an error into an answer.
+func (a *Answer) fail(err error) {
+	if err == nil {
+		return
+	}
+	a.Error = err.Error()
+	a.Gone, _ = errors.AsType[*handover.GoneError](err)
+	a.Pods, _ = errors.AsType[*handover.PodsError](err)
+	if hand, is := errors.AsType[*ByHandError](err); is {
+		a.ByHand = hand.Text
+	}
 }
 
 const (
@@ -102,43 +146,26 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open func(Hello) (t
 		return broken
 	}
 	if err := decode(first, &hello); err != nil || hello.Schema != Schema {
-		return errors.Join(errors.New("no request of "+Schema), say.answer(answer{Error: "no request of " + Schema}))
+		return errors.Join(errors.New("no request of "+Schema), say.answer(Answer{Error: "no request of " + Schema}))
 	}
 	var runner transition.Runner
 	err := say.working(func() (err error) { runner, err = open(hello); return err })
 	if err != nil {
-		return errors.Join(err, say.answer(answer{Error: err.Error()}))
+		return errors.Join(err, say.answer(Answer{Error: err.Error()}))
 	}
-	if err := say.answer(answer{Schema: Schema}); err != nil {
+	if err := say.answer(Answer{Schema: Schema}); err != nil {
 		return err
 	}
 	for line := range lines {
-		var r request
-		var a answer
-		err := decode(line, &r)
-		switch {
-		case err != nil:
-		case r.of() != 1:
-			err = errors.New("a request wants one action, one check or one look")
-		case r.Do != nil:
-			err = say.working(func() error { return runner.Do(ctx, hello.Host.Name, r.Do) })
-		case r.Check != nil:
-			err = say.working(func() error { return runner.Check(ctx, hello.Host.Name, r.Check) })
-		case r.Keep != nil:
-			err = say.working(func() (err error) {
-				a.Kept, err = runner.Keep(ctx, hello.Host.Name, r.Keep)
-				return err
-			})
-		case r.Look != nil:
-			err = say.working(func() (err error) {
-				a.Seen, err = runner.Look(ctx, hello.Host.Name, r.Look)
-				return err
-			})
-		}
-		if err != nil {
-			a.Error = err.Error()
-			a.Gone, _ = errors.AsType[*handover.GoneError](err)
-			a.Pods, _ = errors.AsType[*handover.PodsError](err)
+		var r Request
+		var a Answer
+		if err := decode(line, &r); err != nil {
+			a.fail(err)
+		} else if err := say.working(func() error {
+			a = r.Answer(ctx, runner, hello.Host.Name)
+			return nil
+		}); err != nil {
+			return err
 		}
 		if err := say.answer(a); err != nil {
 			return err
@@ -148,8 +175,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open func(Hello) (t
 }
 
 // of is how many things a request wants.
-func (r *request) of() (n int) {
-	for _, wanted := range []bool{r.Do != nil, r.Check != nil, r.Look != nil, r.Keep != nil} {
+func (r *Request) of() (n int) {
+	for _, wanted := range []bool{r.Do != nil, r.Perform != nil, r.Check != nil, r.Look != nil, r.Keep != nil} {
 		if wanted {
 			n++
 		}
@@ -170,7 +197,7 @@ type replies struct {
 	encoder *json.Encoder
 }
 
-func (r *replies) answer(a answer) error {
+func (r *replies) answer(a Answer) error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.encoder.Encode(a)
@@ -186,7 +213,7 @@ func (r *replies) working(do func() error) error {
 		for {
 			select {
 			case <-ticker.C:
-				_ = r.answer(answer{Working: true}) // that it cannot be said shows at the answer
+				_ = r.answer(Answer{Working: true}) // that it cannot be said shows at the answer
 			case <-done:
 				return
 			}
@@ -240,48 +267,50 @@ type agent struct {
 
 // Do does one action on a host. An error of the connection closes it: the next call connects anew.
 func (h *Hosts) Do(ctx context.Context, host string, a *transition.Action) error {
-	_, err := h.ask(ctx, host, request{Do: a})
+	_, err := h.ask(ctx, host, Request{Do: a})
 	return err
 }
 
 // Check looks at a host.
 func (h *Hosts) Check(ctx context.Context, host string, c *transition.Check) error {
-	_, err := h.ask(ctx, host, request{Check: c})
+	_, err := h.ask(ctx, host, Request{Check: c})
 	return err
 }
 
 // Look looks at stores from a host.
 func (h *Hosts) Look(ctx context.Context, host string, w *transition.Watch) (map[string]witness.Sight, error) {
-	got, err := h.ask(ctx, host, request{Look: w})
+	got, err := h.ask(ctx, host, Request{Look: w})
 	return got.Seen, err
 }
 
 // Keep asks for the record of a hand-over.
 func (h *Hosts) Keep(ctx context.Context, host string, o *transition.Objects) (*handover.Known, error) {
-	got, err := h.ask(ctx, host, request{Keep: o})
+	got, err := h.ask(ctx, host, Request{Keep: o})
 	return got.Kept, err
 }
 
-func (h *Hosts) ask(ctx context.Context, host string, r request) (answer, error) {
+func (h *Hosts) ask(ctx context.Context, host string, r Request) (Answer, error) {
 	a, err := h.agent(ctx, host)
 	if err != nil {
-		return answer{}, fmt.Errorf("reaching host %s: %w", host, err)
+		return Answer{}, fmt.Errorf("reaching host %s: %w", host, err)
 	}
-	got, err := a.exchange(ctx, r, h.limit(r))
+	got, err := a.exchange(ctx, r, r.Limit(h.Wait))
 	if err != nil {
 		delete(h.open, host)
-		return answer{}, fmt.Errorf("host %s did not answer, and may have done it: %w", host, err)
+		return Answer{}, fmt.Errorf("host %s did not answer, and may have done it: %w", host, err)
 	}
-	if got.Error != "" {
-		return got, got.err()
-	}
-	return got, nil
+	return got, got.Err()
 }
 
-// err is the error of an answer: a line of another machine.
-func (a *answer) err() error {
+// Err is the error of an answer, nil for none: a line of another machine.
+func (a *Answer) Err() error {
+	if a.Error == "" {
+		return nil
+	}
 	e := &farError{text: visible.Text(a.Error)}
 	switch {
+	case a.ByHand != "":
+		e.cause = &ByHandError{Text: visible.Text(a.ByHand)}
 	case a.Gone != nil:
 		shown(a.Gone.Keys)
 		e.cause = a.Gone
@@ -308,16 +337,33 @@ type farError struct {
 func (e *farError) Error() string { return e.text }
 func (e *farError) Unwrap() error { return e.cause }
 
-// limit is how long a request may take.
-func (h *Hosts) limit(r request) time.Duration {
+// Limit is how long a request may take on a host where a component is waited for so long.
+func (r *Request) Limit(wait time.Duration) time.Duration {
 	reading := []transition.CheckKind{transition.StoresAgree, transition.MayGo, transition.Adopted,
 		transition.RolesMayGo, transition.RolesEqual}
 	moving := []transition.Kind{transition.Snapshot, transition.HandOver, transition.HandBack, transition.CopyRoles,
 		transition.RemoveRoles}
-	if r.Do != nil && slices.Contains(moving, r.Do.Kind) || r.Check != nil && slices.Contains(reading, r.Check.Kind) {
+	var kinds []transition.Kind
+	var checks []transition.CheckKind
+	for _, a := range []*transition.Action{r.Do, r.Perform} {
+		if a == nil {
+			continue
+		}
+		kinds = append(kinds, a.Kind)
+		if a == r.Perform {
+			for _, c := range slices.Concat(a.Before, a.After) {
+				checks = append(checks, c.Kind)
+			}
+		}
+	}
+	if r.Check != nil {
+		checks = append(checks, r.Check.Kind)
+	}
+	if slices.ContainsFunc(kinds, func(k transition.Kind) bool { return slices.Contains(moving, k) }) ||
+		slices.ContainsFunc(checks, func(k transition.CheckKind) bool { return slices.Contains(reading, k) }) {
 		return limitReading
 	}
-	return h.Wait + limitWork
+	return wait + limitWork
 }
 
 func (h *Hosts) agent(ctx context.Context, name string) (*agent, error) {
@@ -353,7 +399,7 @@ func (h *Hosts) agent(ctx context.Context, name string) (*agent, error) {
 
 // exchange sends a line and reads its answer. It closes the connection when that fails, when ctx ends or the limit is
 // reached, and when nothing is heard for too long: a host that lost its power ends no connection.
-func (a *agent) exchange(ctx context.Context, r any, limit time.Duration) (answer, error) {
+func (a *agent) exchange(ctx context.Context, r any, limit time.Duration) (Answer, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it is still at work after %s", limit))
 	defer cancel()
 	stop := context.AfterFunc(limited, func() { _ = a.connection.Close() }) // its reader then says why
@@ -364,7 +410,7 @@ func (a *agent) exchange(ctx context.Context, r any, limit time.Duration) (answe
 		_ = a.connection.Close()
 	})
 	defer late.Stop()
-	got, err := answer{Working: true}, json.NewEncoder(a.connection).Encode(r)
+	got, err := Answer{Working: true}, json.NewEncoder(a.connection).Encode(r)
 	for lines := time.Duration(0); err == nil && got.Working; lines++ {
 		if got, err = a.next(); err == nil && lines > 2*limit/pulse {
 			err = fmt.Errorf("it sends heartbeats more often than every %s", pulse)
@@ -387,7 +433,7 @@ func (a *agent) exchange(ctx context.Context, r any, limit time.Duration) (answe
 }
 
 // next reads a line.
-func (a *agent) next() (got answer, err error) {
+func (a *agent) next() (got Answer, err error) {
 	if !a.answers.Scan() {
 		return got, cmp.Or(a.answers.Err(), io.ErrUnexpectedEOF)
 	}

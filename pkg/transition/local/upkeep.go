@@ -1,0 +1,204 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// Keeper looks after what a plan has on this machine while no transition goes on.
+type Keeper struct {
+	Host *Host
+	// Aside is the directory in which files that are replaced are kept; it is made.
+	Aside string
+	Now   func() time.Time
+
+	programs map[string]programSum
+}
+
+// programSum is the digest of a program, as long as its file is the same.
+type programSum struct {
+	info fs.FileInfo
+	sum  string
+}
+
+// Found is what of an Upkeep there is.
+type Found struct {
+	Files   []FoundFile
+	Program string // SHA-256 of the program of a unit, "" where there is none
+	// Stopped: the unit is not active. Problem is why the component does not serve, "" when it does.
+	Stopped bool
+	Problem string
+}
+
+// FoundFile is a file of an Upkeep.
+type FoundFile struct {
+	Path   string
+	SHA256 string // of what is there; "" for nothing
+	// Differs says how it is not what the plan has, "" when it is.
+	Differs string
+}
+
+// Differs names what is not as the plan has it.
+func (f *Found) Differs() []string {
+	var list []string
+	for _, file := range f.Files {
+		if file.Differs != "" {
+			list = append(list, file.Differs)
+		}
+	}
+	return list
+}
+
+// Look compares what is there with what the plan has, and asks whether it serves.
+func (k *Keeper) Look(ctx context.Context, host string, u *transition.Upkeep) Found {
+	var found Found
+	for _, f := range slices.Concat(u.Start, u.Beside) {
+		file := FoundFile{Path: f.Path}
+		data, _, err := state(k.Host.place(host, f.Path))
+		if data != nil {
+			file.SHA256 = digest(data)
+		}
+		if err == nil {
+			err = fileIs(k.Host.place(host, f.Path), &f)
+		}
+		if err != nil {
+			file.Differs = err.Error()
+		}
+		found.Files = append(found.Files, file)
+	}
+	var problems []error
+	if u.Program != "" {
+		var err error
+		if found.Program, err = k.program(k.Host.place(host, u.Program)); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if u.Unit != "" && k.Host.Rehearsal == "" {
+		out, err := exec.CommandContext(ctx, "systemctl", "is-active", u.Unit).CombinedOutput()
+		if err != nil {
+			found.Stopped = true
+			problems = append(problems, fmt.Errorf("unit %s is %s", u.Unit, said(out, err)))
+		}
+	}
+	for i := range u.Ready {
+		problems = append(problems, k.Host.Check(ctx, host, &u.Ready[i]))
+	}
+	if err := errors.Join(problems...); err != nil {
+		found.Problem = err.Error()
+	}
+	return found
+}
+
+// said is what a command said, or why it could not.
+func said(out []byte, err error) string {
+	if text := string(bytes.TrimSpace(out)); text != "" {
+		return text
+	}
+	return err.Error()
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// program is the digest of a program, which is read again when its file is another one.
+func (k *Keeper) program(name string) (string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s: is no program", name)
+	}
+	if known, ok := k.programs[name]; ok && os.SameFile(known.info, info) && known.info.Size() == info.Size() &&
+		known.info.ModTime().Equal(info.ModTime()) {
+		return known.sum, nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", err
+	}
+	if k.programs == nil {
+		k.programs = map[string]programSum{}
+	}
+	k.programs[name] = programSum{info, hex.EncodeToString(sum.Sum(nil))}
+	return k.programs[name].sum, nil
+}
+
+// Mend puts back what differs, and starts a unit whose files it has put back, or that is stopped. What was in a file is
+// kept in Aside. It returns what it did, also beside an error. What is no regular file is left alone.
+func (k *Keeper) Mend(ctx context.Context, host string, u *transition.Upkeep, found *Found) ([]string, error) {
+	var done []string
+	var problems []error
+	differs := func(f *transition.File) bool {
+		return slices.ContainsFunc(found.Files, func(o FoundFile) bool { return o.Path == f.Path && o.Differs != "" })
+	}
+	restart := false
+	for _, files := range [][]transition.File{u.Beside, u.Start} { // a manifest starts what reads the others
+		for i := range files {
+			f := &files[i]
+			if !differs(f) {
+				continue
+			}
+			if err := k.replace(ctx, host, f); err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			done = append(done, "put back "+f.Path)
+			restart = restart || slices.ContainsFunc(u.Start, func(s transition.File) bool { return s.Path == f.Path })
+		}
+	}
+	if u.Unit == "" || k.Host.Rehearsal != "" || !restart && !found.Stopped || len(problems) > 0 {
+		return done, errors.Join(problems...)
+	}
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", u.Unit}, {"restart", u.Unit}} {
+		if err := systemctl(ctx, args...); err != nil {
+			return done, err
+		}
+	}
+	return append(done, "restarted "+u.Unit), nil
+}
+
+// replace puts a file into its place, whatever is there.
+func (k *Keeper) replace(ctx context.Context, host string, f *transition.File) error {
+	data, mode, err := state(k.Host.place(host, f.Path))
+	if err != nil {
+		return err
+	}
+	if data != nil && !bytes.Equal(data, f.Data) {
+		if err := filetree.Private(k.Aside); err != nil {
+			return err
+		}
+		name := strings.ReplaceAll(strings.TrimPrefix(f.Path, "/"), "/", "__") + "." +
+			k.Now().UTC().Format("20060102T150405Z") + "." + digest(data)[:8]
+		if err := filetree.WriteFile(filepath.Join(k.Aside, name), data, 0o600); err != nil {
+			return fmt.Errorf("keeping what %s has: %w", f.Path, err)
+		}
+	}
+	var was *transition.File
+	if data != nil {
+		was = &transition.File{Path: f.Path, Mode: mode, Data: data}
+	}
+	return k.Host.put(ctx, host, f, was)
+}

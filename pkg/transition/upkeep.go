@@ -1,0 +1,112 @@
+package transition
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// Upkeep is what of a plan is on a host while no transition goes on: a component, or the kubelet of a node. Whoever
+// looks after the host compares it, and may put it back. Plain data, and JSON.
+type Upkeep struct {
+	Name string `json:"name"`
+	// Unit runs it, "" for a static pod. Program is what the unit starts, Args are its arguments.
+	Unit    string   `json:"unit,omitempty"`
+	Program string   `json:"program,omitempty"`
+	Args    []string `json:"args,omitempty"`
+	Image   string   `json:"image,omitempty"` // of a static pod
+	Version string   `json:"version,omitempty"`
+	// Start are the files that start it, and that it is started anew for. Beside are what it reads.
+	Start  []File  `json:"start,omitempty"`
+	Beside []File  `json:"beside,omitempty"`
+	Ready  []Check `json:"ready,omitempty"` // that it serves
+}
+
+// UpkeepOf is what of a setup is on a host, in the plan's order. Errors: what cannot be rendered.
+func UpkeepOf(s Setup, host string) ([]Upkeep, error) {
+	if s.Plan == nil {
+		return nil, nil
+	}
+	parts, err := render.Parts(s.Plan, s.Target)
+	if err != nil {
+		return nil, err
+	}
+	var kept []Upkeep
+	b := &builder{to: s}
+	for i := range parts {
+		p, c := &parts[i], parts[i].Component
+		if c.Host != host {
+			continue
+		}
+		u := Upkeep{Name: c.Name, Unit: p.Unit, Program: p.Program, Version: c.Version, Ready: b.ready(s.Plan, c)}
+		for _, a := range c.Args {
+			u.Args = append(u.Args, a.String())
+		}
+		if p.Unit == "" {
+			u.Image = c.Image
+		}
+		for _, f := range p.Start {
+			u.Start = append(u.Start, *stored(f))
+		}
+		for _, f := range p.Beside {
+			u.Beside = append(u.Beside, *stored(f))
+		}
+		kept = append(kept, u)
+	}
+	kubelets, err := kubeletsOf(s)
+	if err != nil {
+		return nil, err
+	}
+	if k, ok := kubelets[host]; ok {
+		kept = append(kept, Upkeep{Name: "kubelet", Unit: k.node.Unit, Program: k.node.Program,
+			Version: k.version.String(), Start: []File{*stored(k.dropIn)}, Beside: []File{*stored(k.kubeconfig)}})
+	}
+	return kept, nil
+}
+
+// HostsOf are the machines of a plan: those of the control plane, and the nodes whose kubelets it changes.
+func HostsOf(p *plan.Plan) []Host {
+	var hosts []Host
+	add := func(name, address string) {
+		if !slices.ContainsFunc(hosts, func(o Host) bool { return o.Name == name }) {
+			hosts = append(hosts, Host{Name: name, Address: address})
+		}
+	}
+	for _, h := range p.Hosts {
+		add(h.Name, h.Address)
+	}
+	for _, n := range p.Nodes {
+		add(n.Name, n.Address)
+	}
+	return hosts
+}
+
+// Validate checks what UpkeepOf keeps to, of one that was read from elsewhere.
+func (u *Upkeep) Validate() error {
+	if !spec.IsLabel(u.Name) {
+		return fmt.Errorf("component %q: want a DNS label", u.Name)
+	}
+	if u.Unit != "" {
+		if err := (&Action{Unit: u.Unit}).validateUnit(); err != nil {
+			return fmt.Errorf("component %s: %w", u.Name, err)
+		}
+	}
+	if u.Program != "" && (!path.IsAbs(u.Program) || path.Clean(u.Program) != u.Program) {
+		return fmt.Errorf("component %s: program %q: want an absolute and clean path", u.Name, u.Program)
+	}
+	for _, f := range slices.Concat(u.Start, u.Beside) {
+		if err := (&Action{Kind: PutFile, File: &f}).validate(); err != nil {
+			return fmt.Errorf("component %s: %w", u.Name, err)
+		}
+	}
+	for _, c := range u.Ready {
+		if c.Kind != Ready {
+			return fmt.Errorf("component %s: check %q: want those that it serves, and no others", u.Name, c.Kind)
+		}
+	}
+	return (&Action{Kind: RunChecks, Before: u.Ready}).validate()
+}
