@@ -51,7 +51,8 @@ Exit codes: 1 could not start, or lost the lease; 2 bad usage; 130 stopped by a 
 	f.StringVar(&req.kubeconfig, "kubeconfig", "", "of the management cluster (default: the pod's service account)")
 	f.StringVar(&req.context, "context", "", "of the kubeconfig (default: its current one)")
 	f.StringVarP(&req.options.Namespace, "namespace", "n", operatorNamespace, "of the lease")
-	f.IntVar(&req.options.MaxConcurrent, "max-concurrent", 4, "control planes that are worked on at a time")
+	f.IntVar(&req.options.MaxConcurrent, "max-concurrent", 4, "transitions that go on at a time; those that wait "+
+		"for a person, an agent or a store do not count")
 	f.DurationVar(&req.options.StepLimit, "step-limit", 15*time.Minute, "how long a step may take before its "+
 		"transition goes back")
 	f.DurationVar(&req.options.Repair, "repair-interval", time.Hour, "how often everything is applied again")

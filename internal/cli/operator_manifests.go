@@ -74,7 +74,7 @@ func runOperatorManifests(i api.Install, only string, streams Streams) error {
 	}
 	var documents []map[string]any
 	if only != "operator" {
-		documents = append(documents, api.Definition())
+		documents = append(documents, api.Definitions()...)
 	}
 	if only != "crd" && i.Image != "" {
 		documents = append(documents, i.Objects()...)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -12,17 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/operator"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/report"
 )
 
 // pluginName is the name of a link to this program by which kubectl finds it: kubectl fusion.
 const pluginName = "kubectl-fusion"
 
 // pluginVerbs are those of the operator that the plugin has as its own.
-var pluginVerbs = []string{"get", "plan", "approve", "history", "back", "manifests"}
+var pluginVerbs = []string{"get", "plan", "approve", "history", "back", "report", "done", "manifests"}
 
 // Arguments are the arguments of a command line, whose first word is the program's name. By the plugin's name the verbs
 // of the operator are its own, and no word at all shows them instead of starting an operator. Every other word is
@@ -72,9 +76,8 @@ func planesCmd(use, short, long, example string, args cobra.PositionalArgs, form
 			req.names = args
 			return run(cmd.Context(), req)
 		}}
+	connectionFlags(cmd, &req)
 	f := cmd.Flags()
-	f.StringVar(&req.kubeconfig, "kubeconfig", "", "of the management cluster (default: as kubectl finds it)")
-	f.StringVar(&req.context, "context", "", "of the kubeconfig (default: its current one)")
 	if formats {
 		enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 		return cmd
@@ -121,7 +124,82 @@ Exit codes: 0 printed, 1 could not finish, 2 bad usage, 130 interrupted.`,
 Exit codes: 0 requested, 1 could not finish, or no transition goes on, 2 bad usage, 130 interrupted.`,
 			"  fusionctl operator back hosted", cobra.ExactArgs(1), false,
 			func(ctx context.Context, req planesRequest) error { return runPlanesBack(ctx, req, streams) }),
+		planesCmd("done NAME", "Confirm the step that is done by hand",
+			`done lets a transition go on that waits for a person to have done a step by hand: it writes which step that is, of
+which transition, into the annotation `+api.AnnotationDone+`. --plan takes the digest of its plan.
+
+Exit codes: 0 confirmed, 1 could not finish, or no step waits, 2 bad usage, 130 interrupted.`,
+			"  fusionctl operator done prod", cobra.ExactArgs(1), false,
+			func(ctx context.Context, req planesRequest) error { return runPlanesDone(ctx, req, streams) }),
+		newPlanesReportCmd(streams),
 	}
+}
+
+// newPlanesReportCmd is fusionctl report for a control plane that is an object.
+func newPlanesReportCmd(streams Streams) *cobra.Command {
+	var req planesRequest
+	cmd := &cobra.Command{
+		Use:   "report NAME",
+		Short: "Write the page of fusionctl report about a control plane",
+		Long: `report writes one HTML page about the plan that the spec of a control plane leads to, as fusionctl report does
+for a spec file. The operator serves the same page on its metrics address, below /reports/.
+
+Exit codes: 0 written, 1 could not write, 2 bad usage or a spec without a plan, 3 written, and there are errors,
+130 interrupted.`,
+		Example: "  fusionctl operator report hosted -o hosted.html",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.names = args
+			return runPlanesReport(cmd.Context(), req, streams)
+		},
+	}
+	connectionFlags(cmd, &req)
+	cmd.Flags().StringVarP(&req.output, "output", "o", "html", "html to print it; or the file to write, *.html")
+	return cmd
+}
+
+func connectionFlags(cmd *cobra.Command, req *planesRequest) {
+	f := cmd.Flags()
+	f.StringVar(&req.kubeconfig, "kubeconfig", "", "of the management cluster (default: as kubectl finds it)")
+	f.StringVar(&req.context, "context", "", "of the kubeconfig (default: its current one)")
+}
+
+func runPlanesReport(ctx context.Context, req planesRequest, streams Streams) error {
+	if req.output != "html" && !strings.HasSuffix(req.output, ".html") {
+		return usagef("-o %s: want html, or a file that ends in .html", req.output)
+	}
+	_, list, err := req.read(ctx)
+	if err != nil {
+		return err
+	}
+	in, err := operator.Report(ctx, &list[0])
+	if err != nil {
+		return badInput(err, "")
+	}
+	if req.output == "html" {
+		err = report.HTML(asData(streams.Out), in)
+	} else {
+		err = filetree.Replace(req.output, 0o600, func(w *bufio.Writer) error { return report.HTML(w, in) })
+	}
+	if err != nil {
+		return err
+	}
+	return attention(in.Check.Findings, finding.Error.String())
+}
+
+func runPlanesDone(ctx context.Context, req planesRequest, streams Streams) error {
+	return req.annotate(ctx, streams, api.AnnotationDone, func(f *api.FusedControlPlane) (string, error) {
+		word, err := operator.Confirmable(f)
+		if err != nil {
+			return "", err
+		}
+		if digest, _, _ := strings.Cut(word, "."); req.plan != "" && req.plan == digest {
+			req.plan = word // it names the plan alone
+		}
+		return word, nil
+	}, func(f *api.FusedControlPlane) string {
+		return fmt.Sprintf("Was this done for %s?", f.Name)
+	})
 }
 
 // read reads the control planes that are named, or all.

@@ -74,7 +74,7 @@ const lingers = 2 * time.Second
 // orderly are the verbs that have: what they serve, or have begun to change, comes to its end.
 var orderly = map[string]bool{
 	"fusionctl policy serve": true, "fusionctl crd webhook": true, "fusionctl controllers": true,
-	"fusionctl gateway": true, "fusionctl operator": true,
+	"fusionctl gateway": true, "fusionctl operator": true, "fusionctl agent": true,
 	"fusionctl etcd watch": true, "fusionctl etcd move apply": true, "fusionctl etcd move undo": true,
 	"fusionctl etcd backup": true, "fusionctl etcd restore": true,
 	"fusionctl crd apply": true, "fusionctl crd undo": true, "fusionctl transition apply": true,
@@ -151,6 +151,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newTransitionCmd(streams),
 		newRoadmapCmd(streams),
 		newOperatorCmd(streams),
+		newAgentCmd(streams),
 		newPolicyCmd(streams),
 		newVersionCmd(streams),
 		newVersionsCmd(streams),

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	certificates "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -33,11 +38,15 @@ import (
 // LeaseName is the lease of the operator that acts.
 const LeaseName = "fusionctl-operator"
 
+// lookers are how many control planes are looked at beside those whose transitions go on: a look at stores that are read
+// as a whole takes long.
+const lookers = 3
+
 // Options say how the operator runs.
 type Options struct {
 	Config        *rest.Config // of the management cluster
 	Namespace     string       // of the lease
-	MaxConcurrent int          // control planes that are changed at a time
+	MaxConcurrent int          // transitions that go on at a time
 	StepLimit     time.Duration
 	Repair        time.Duration
 	Metrics       string // loopback address, "" for none
@@ -69,18 +78,22 @@ func Run(ctx context.Context, o Options) error {
 	}
 	mine := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy}),
 		Transform: cache.TransformStripManagedFields()}
+	pages := NewPages(nil)
 	manager, err := ctrl.NewManager(o.Config, ctrl.Options{
 		Scheme: scheme, Logger: log,
 		LeaderElection: true, LeaderElectionID: LeaseName, LeaderElectionNamespace: o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metricsserver.Options{BindAddress: metrics},
-		HealthProbeBindAddress:        o.Health,
+		Metrics: metricsserver.Options{BindAddress: metrics,
+			ExtraHandlers: map[string]http.Handler{PagesPath: pages}},
+		HealthProbeBindAddress: o.Health,
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{&appsv1.Deployment{}: mine, &appsv1.StatefulSet{}: mine}},
+			ByObject: map[client.Object]cache.ByObject{&appsv1.Deployment{}: mine, &appsv1.StatefulSet{}: mine,
+				&api.ControlPlaneHost{}: mine}},
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the operator: %w", err)
 	}
+	pages.Client = manager.GetClient()
 	for _, add := range []func(string, healthz.Checker) error{manager.AddHealthzCheck, manager.AddReadyzCheck} {
 		if err := add("ping", healthz.Ping); err != nil {
 			return err
@@ -88,7 +101,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &Reconciler{Within: lookWithin, Reading: readWithin, Client: manager.GetClient(), Reader: manager.GetAPIReader(),
 		Events: manager.GetEventRecorder("fusionctl-operator"), Now: time.Now, StepLimit: o.StepLimit,
-		Repair: o.Repair, Look: 2 * time.Second,
+		Repair: o.Repair, Look: 2 * time.Second, MaxConcurrent: o.MaxConcurrent,
 		Sights: func(ctx context.Context, w *transition.Watch) (map[string]witness.Sight, error) {
 			return new(local.Host).Look(ctx, w.Host, w)
 		}}
@@ -102,10 +115,27 @@ func Run(ctx context.Context, o Options) error {
 	})
 	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
 		predicate.AnnotationChangedPredicate{}) // not what the operator itself writes into the status
+	answered := predicate.Funcs{ // not that an agent is still there, which it writes now and then
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, is := e.ObjectOld.(*api.ControlPlaneHost), e.ObjectNew.(*api.ControlPlaneHost)
+			before := was.Status
+			before.Seen = is.Status.Seen
+			return !reflect.DeepEqual(before, is.Status) || was.Status.Seen.IsZero() != is.Status.Seen.IsZero()
+		}}
 	if err := ctrl.NewControllerManagedBy(manager).Named("fusedcontrolplane").For(&api.FusedControlPlane{},
 		builder.WithPredicates(changed)).
 		Watches(&appsv1.Deployment{}, owner).Watches(&appsv1.StatefulSet{}, owner).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.MaxConcurrent}).Complete(r); err != nil {
+		Watches(&api.ControlPlaneHost{}, owner, builder.WithPredicates(answered)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.MaxConcurrent + lookers}).Complete(r); err != nil {
+		return fmt.Errorf("setting up the operator: %w", err)
+	}
+	agents := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		csr, is := o.(*certificates.CertificateSigningRequest)
+		return is && slices.Contains(csr.Spec.Groups, api.AgentGroup)
+	})
+	if err := ctrl.NewControllerManagedBy(manager).Named("certificatesigningrequest").
+		For(&certificates.CertificateSigningRequest{}, builder.WithPredicates(agents)).
+		Complete(&Requests{Client: manager.GetClient()}); err != nil {
 		return fmt.Errorf("setting up the operator: %w", err)
 	}
 	return manager.Start(ctx)

@@ -58,7 +58,7 @@ func TestAPlanOfTheRecordIsThePlan(t *testing.T) {
 			t.Errorf("%s is another one", was[i].Component.Name)
 		}
 	}
-	if digest, err := digestOf(read); err != nil || digest != v.digest {
+	if digest, err := digestOf(read, v.target); err != nil || digest != v.digest {
 		t.Errorf("digest %s, %v; want %s", digest, err, v.digest)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -142,10 +143,27 @@ func Undoable(f *api.FusedControlPlane) (digest string, err error) {
 			errState)
 	case t.Back:
 		return "", fmt.Errorf("%s goes back already: %w", f.Name, errState)
-	case f.Status.Runs == "":
+	case f.Status.Runs == "" && !installsOnHosts(f):
 		return "", fmt.Errorf("%s is being installed, and has nothing to go back to: %w", f.Name, errState)
 	}
 	return t.Plan, nil
+}
+
+// installsOnHosts reports whether an installation of a control plane can be undone: on hosts there was something before.
+func installsOnHosts(f *api.FusedControlPlane) bool {
+	file, err := f.File()
+	return err == nil && file.Spec.OnHosts()
+}
+
+// Confirmable reports what the annotation has to say that the step was done which waits for a person.
+func Confirmable(f *api.FusedControlPlane) (word string, err error) {
+	c := meta.FindStatusCondition(f.Status.Conditions, api.ConditionProgressing)
+	if f.Status.Phase == api.Waiting && c != nil && c.Reason == reasonByHand {
+		if _, word, found := strings.Cut(c.Message, api.AnnotationDone+"="); found {
+			return word, nil
+		}
+	}
+	return "", fmt.Errorf("%s is %s, and no step of it waits for a person: %w", f.Name, f.Status.Phase, errState)
 }
 
 // Annotate writes one annotation of a control plane, unless the object changed since it was read.

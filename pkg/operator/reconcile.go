@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/remote"
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
@@ -41,11 +43,16 @@ type Reconciler struct {
 	// Within bounds a look at the stores, and at the API servers, of a control plane; Reading bounds reading its stores
 	// as a whole.
 	Within, Reading time.Duration
+	// MaxConcurrent is how many transitions go on at a time; 0 for any number.
+	MaxConcurrent int
 	// Sights looks at stores that can be reached from here.
 	Sights func(context.Context, *transition.Watch) (map[string]witness.Sight, error)
 
 	mu      sync.Mutex
 	applied map[string]time.Time // when all of a control plane was applied
+	answers map[string]*answersOf
+	pulses  map[string]pulse // by host
+	began   map[string]bool  // whose transition began in the last look, which the status may not say yet
 }
 
 // Reconcile looks at one control plane, and does at most what leads to the next wait.
@@ -54,6 +61,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, f); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	r.mu.Lock()
+	delete(r.began, f.Name)
+	r.mu.Unlock()
 	was := f.Status.DeepCopy()
 	after, err := r.look(ctx, f)
 	if f.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(f, api.Finalizer) {
@@ -97,6 +107,11 @@ func (r *Reconciler) look(ctx context.Context, f *api.FusedControlPlane) (time.D
 // act does at most what leads to the next wait.
 func (p *plane) act(ctx context.Context) (time.Duration, error) {
 	if p.verdict.file != nil && p.verdict.file.Spec.Paused {
+		if p.record.Plan != nil && p.record.Open == nil && onHosts(p.record.target()) {
+			if after, err := p.steadyHosts(ctx); err != nil { // which repairs nothing meanwhile
+				return after, err
+			}
+		}
 		p.phase(api.Paused)
 		return p.Repair, nil
 	}
@@ -114,6 +129,10 @@ func (p *plane) act(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	switch v := &p.verdict; {
+	case p.record.Runs == v.digest && p.restores() != "" && onHosts(v.target):
+		p.refuse("NoRestore", "the annotation "+api.AnnotationRestore+" is for stores that run as pods: fusionctl etcd "+
+			"restore puts back those of hosts")
+		return p.steady(ctx)
 	case p.record.Runs == v.digest && p.restores() != "":
 		return p.beginRestore(ctx, p.restores())
 	case p.record.Runs == v.digest:
@@ -152,6 +171,20 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 		p.degraded("NoTransition", err)
 		return 0, err
 	}
+	var hosts map[string]*api.ControlPlaneHost
+	if onHosts(v.target) { // agents come before the approval
+		if err := p.finalizer(ctx); err != nil {
+			return 0, err
+		}
+		err := p.namespace(ctx, v.plan.Name)
+		if err == nil {
+			hosts, err = p.hosts(ctx, v.plan.Name, machines(p.record.Plan, v.plan))
+		}
+		if err != nil {
+			p.degraded("Hosts", err)
+			return 0, err
+		}
+	}
 	if p.waits(&t) {
 		p.phase(api.Waiting)
 		p.condition(api.ConditionProgressing, metav1.ConditionFalse, "WaitingForApproval", fmt.Sprintf(
@@ -159,15 +192,29 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 			api.Short, p.object.Name, api.AnnotationApprove, v.digest))
 		return p.steady(ctx)
 	}
-	if !controllerutil.ContainsFinalizer(p.object, api.Finalizer) {
-		before := p.object.DeepCopy()
-		controllerutil.AddFinalizer(p.object, api.Finalizer)
-		status := p.object.Status
-		if err := p.Client.Patch(ctx, p.object, client.MergeFromWithOptions(before,
-			client.MergeFromWithOptimisticLock{})); err != nil {
-			return 0, fmt.Errorf("adding the finalizer: %w", err)
+	if len(t.Steps) > 0 {
+		wait, err := p.later(ctx)
+		if err != nil {
+			return 0, err
 		}
-		p.object.Status = status
+		if wait > 0 {
+			after, err := p.steady(ctx)
+			return min(wait, after), err
+		}
+	}
+	if hosts != nil {
+		if err := p.agents(hosts); err != nil {
+			p.condition(api.ConditionProgressing, metav1.ConditionFalse, "AgentSilent", err.Error())
+			p.degraded("AgentSilent", err)
+			return p.Look * 5, nil
+		}
+		if err := p.relieve(ctx, hosts); err != nil {
+			return 0, err
+		}
+		return p.opens(ctx, t)
+	}
+	if err := p.finalizer(ctx); err != nil {
+		return 0, err
 	}
 	if err := p.namespace(ctx, v.plan.Name); err != nil {
 		p.degraded("Namespace", err)
@@ -177,18 +224,94 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 		p.degraded("Certificates", err)
 		return 0, err
 	}
+	return p.opens(ctx, t)
+}
+
+// later reports when to look again at a transition that may not begin yet, since no window is open, or since others go
+// on; 0: it may begin.
+func (p *plane) later(ctx context.Context) (time.Duration, error) {
+	first := p.record.Plan == nil && !onHosts(p.verdict.target) // there is nothing yet that a window would spare
+	if open, next, err := spec.WindowAt(p.verdict.file.Spec.Windows, p.Now()); err != nil || !open && !first {
+		p.phase(api.Waiting)
+		message, wait := "no window of spec.windows opens any more", p.Repair
+		if err != nil {
+			message = err.Error()
+		} else if !next.IsZero() {
+			message = "the next window of spec.windows opens at " + next.Format(time.RFC3339)
+			wait = min(wait, next.Sub(p.Now()))
+		}
+		p.condition(api.ConditionProgressing, metav1.ConditionFalse, "OutsideOfWindows", message)
+		return wait, nil
+	}
+	others, err := p.others(ctx)
+	if err != nil || len(others) < p.MaxConcurrent || p.MaxConcurrent == 0 {
+		return 0, err
+	}
+	p.phase(api.Waiting)
+	p.condition(api.ConditionProgressing, metav1.ConditionFalse, "OthersGoOn", fmt.Sprintf("%d at a time, and %s go on",
+		p.MaxConcurrent, prose.First(others, mostNamed)))
+	return 10 * p.Look, nil
+}
+
+// others are the control planes whose transitions go on. Those that wait for something do not count: they would keep
+// every other one from its own.
+func (p *plane) others(ctx context.Context) ([]string, error) {
+	list := &api.FusedControlPlaneList{}
+	if err := p.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing %s: %w", api.Plural, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var names []string
+	for i := range list.Items {
+		f := &list.Items[i]
+		moves := f.Status.Phase == api.Progressing || f.Status.Phase == api.GoingBack
+		if f.Name != p.object.Name && (moves && f.Status.Transition != nil || p.began[f.Name]) {
+			names = append(names, f.Name)
+		}
+	}
+	if p.MaxConcurrent == 0 || len(names) < p.MaxConcurrent {
+		if p.began == nil {
+			p.began = map[string]bool{}
+		}
+		p.began[p.object.Name] = true // the status of this one says so only when it has been written
+	}
+	return names, nil
+}
+
+// finalizer keeps the object until what its deletionPolicy says is done.
+func (p *plane) finalizer(ctx context.Context) error {
+	if controllerutil.ContainsFinalizer(p.object, api.Finalizer) {
+		return nil
+	}
+	before := p.object.DeepCopy()
+	controllerutil.AddFinalizer(p.object, api.Finalizer)
+	status := p.object.Status
+	if err := p.Client.Patch(ctx, p.object, client.MergeFromWithOptions(before,
+		client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("adding the finalizer: %w", err)
+	}
+	p.object.Status = status
+	return nil
+}
+
+// opens begins the transition to the plan of the verdict.
+func (p *plane) opens(ctx context.Context, t transition.Transition) (time.Duration, error) {
+	v := &p.verdict
 	if len(t.Steps) == 0 { // the plans differ in what no object shows
-		p.record.Runs, p.record.Plan, p.record.Failed, p.record.Why = v.digest, v.plan, "", ""
+		p.record.Runs, p.record.Plan, p.record.Target, p.record.Failed, p.record.Why = v.digest, v.plan,
+			v.target, "", ""
 		return time.Second, p.record.write(ctx, p.Client, v.plan.Name)
 	}
 	t.Watch.Seen = p.record.Seen
-	return p.open(ctx, t, v.digest, v.plan)
+	return p.open(ctx, t, v.digest, v.plan, v.target)
 }
 
 // open records a transition to a plan, and begins it.
-func (p *plane) open(ctx context.Context, t transition.Transition, to string, of *plan.Plan) (time.Duration, error) {
+func (p *plane) open(ctx context.Context, t transition.Transition, to string, of *plan.Plan,
+	target render.Target) (time.Duration, error) {
 	now := p.now()
-	p.record.Open = &open{To: to, Plan: of, Transition: t, Since: now, StepSince: now}
+	p.record.Open = &open{To: to, Plan: of, Target: target, Transition: t, Since: now, StepSince: now}
 	if err := p.record.write(ctx, p.Client, p.object.Name); err != nil {
 		return 0, err
 	}
@@ -198,10 +321,17 @@ func (p *plane) open(ctx context.Context, t transition.Transition, to string, of
 
 // next is the transition from what runs to the plan of a verdict. Errors: *transition.RefusedError.
 func (r *record) next(v *verdict) (transition.Transition, error) {
-	t, err := transition.NewHosted(r.Plan, v.plan, transition.Facts{})
+	with := func(facts transition.Facts) (transition.Transition, error) {
+		if onHosts(v.target) || onHosts(r.target()) { // from pods to hosts there is none
+			return transition.New(transition.Setup{Plan: r.Plan, Target: r.target()},
+				transition.Setup{Plan: v.plan, Target: v.target}, facts)
+		}
+		return transition.NewHosted(r.Plan, v.plan, facts)
+	}
+	t, err := with(transition.Facts{})
 	if refused, ok := errors.AsType[*transition.RefusedError](err); ok && r.Plan != nil {
 		// What is stored may allow it: a step of the transition reads the stores before anything stops.
-		t, err = transition.NewHosted(r.Plan, v.plan, transition.Facts{StoresAgree: true})
+		t, err = with(transition.Facts{StoresAgree: true})
 		if err != nil {
 			err = refused
 		}
@@ -209,25 +339,30 @@ func (r *record) next(v *verdict) (transition.Transition, error) {
 	return t, err
 }
 
-// final reports a step that has no way back. Controllers that start again mark again what was released.
+// final reports a step that has no way back. Controllers that start again mark again what was released; a step by hand
+// waits for a person by itself.
 func final(s *transition.Step) bool {
-	return s.Do != nil && s.Do.Kind != transition.RunChecks && s.Do.Kind != transition.Release && s.Undo == nil
+	changesNothing := []transition.Kind{transition.RunChecks, transition.Release, transition.Snapshot,
+		transition.ByHand}
+	return s.Do != nil && s.Undo == nil && !slices.Contains(changesNothing, s.Do.Kind)
 }
 
-// waits reports whether a person has to approve a transition that has not begun.
+// restarts reports a step that may restart containers of workloads.
+func restarts(s *transition.Step) bool {
+	return s.Do != nil && (s.Do.Kind == transition.ChangeKubelet || s.Do.Kind == transition.RestoreKubelet)
+}
+
+// waits reports whether a person has to approve a transition that has not begun. On hosts one that begins with nothing
+// changes a cluster that serves, too.
 func (p *plane) waits(t *transition.Transition) bool {
-	if p.record.Plan == nil || p.object.Annotations[api.AnnotationApprove] == p.verdict.digest {
+	if p.record.Plan == nil && !onHosts(p.verdict.target) ||
+		p.object.Annotations[api.AnnotationApprove] == p.verdict.digest {
 		return false
 	}
 	if p.verdict.file.Spec.Approval == spec.ApprovalManual {
 		return true
 	}
-	for i := range t.Steps {
-		if final(&t.Steps[i]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Steps, func(s transition.Step) bool { return final(&s) || restarts(&s) })
 }
 
 // proceed advances the open transition, forward or back.
@@ -257,6 +392,9 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 	if o.Back {
 		wanted = p.record.Plan
 	}
+	if onHosts(o.Target) {
+		return p.proceedOnHosts(ctx)
+	}
 	if wanted != nil {
 		if err := p.secrets(ctx, wanted); err != nil {
 			p.degraded("Certificates", err)
@@ -267,7 +405,13 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 	if p.verdict.file != nil {
 		run.backup = p.verdict.file.Spec.Backup
 	}
-	book := &journal{ctx: ctx, client: p.Client, name: name, record: p.record, now: p.now}
+	return p.carry(ctx, run)
+}
+
+// carry has a runner do what is next of the open transition, forward or back.
+func (p *plane) carry(ctx context.Context, run transition.Runner) (time.Duration, error) {
+	o := p.record.Open
+	book := &journal{ctx: ctx, client: p.Client, name: p.object.Name, record: p.record, now: p.now}
 	if err := p.acknowledge(book); err != nil {
 		return 0, err
 	}
@@ -279,9 +423,27 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 	if err == nil {
 		return time.Second, p.end(ctx)
 	}
+	return p.heed(ctx, err)
+}
+
+// heed says in the status why the open transition does not go on, and has it go back where a step was not verified for
+// too long.
+func (p *plane) heed(ctx context.Context, err error) (time.Duration, error) {
+	o := p.record.Open
 	p.condition(api.ConditionProgressing, metav1.ConditionTrue, "Waiting", err.Error())
 	late := p.Now().Sub(o.StepSince.Time) > p.StepLimit
+	hand, byHand := errors.AsType[*remote.ByHandError](err)
 	switch {
+	case byHand:
+		p.phase(api.Waiting)
+		p.condition(api.ConditionProgressing, metav1.ConditionFalse, reasonByHand, fmt.Sprintf("%s; then kubectl "+
+			"annotate --overwrite %s %s %s=%s", hand.Text, api.Short, p.object.Name, api.AnnotationDone, o.word()))
+		return p.Look * 5, nil
+	case errors.Is(err, errSilent): // nothing failed
+		p.degraded("AgentSilent", err)
+		return p.Look * 5, nil
+	case errors.Is(err, errAtWork):
+		return p.Look, nil
 	case errors.Is(err, transition.ErrOtherStore):
 		p.degraded("StoreChanged", fmt.Errorf("%w: look whether each store has the data that it should have; where it "+
 			"is right as it is, kubectl annotate --overwrite %s %s %s=%s", err, api.Short, p.object.Name,
@@ -292,16 +454,22 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 		return lookAgain, nil
 	case !late && errors.Is(err, errWaiting):
 		return p.Look, nil
+	case !late && onHosts(o.Target): // its agent is asked again
+		p.degraded("StepFailed", err)
+		return p.Look, nil
 	case !late:
 		p.degraded("StepFailed", err)
 		return 0, err
-	case o.Back || p.record.Plan == nil:
+	case o.Back || p.record.Plan == nil && !onHosts(o.Target):
 		// nothing to roll back to, or rolling back already: retry
 		p.degraded("StepFailed", err)
 		return p.Look, nil
 	}
 	return p.Look, p.goBack(ctx, fmt.Sprintf("%v, after %v", err, p.StepLimit))
 }
+
+// reasonByHand is that of the condition Progressing while a step is done by hand.
+const reasonByHand = "ByHand"
 
 // lookAgain is after which time a store that stopped a transition is looked at again.
 const lookAgain = time.Minute
@@ -343,7 +511,7 @@ func (p *plane) end(ctx context.Context) error {
 			r.Failed, r.Why = o.To, "the transition to plan "+o.To+" went back: "+o.Why
 		}
 	} else {
-		r.Runs, r.Plan = o.To, o.Plan
+		r.Runs, r.Plan, r.Target = o.To, o.Plan, o.Target
 	}
 	r.History = append([]api.PastTransition{past}, r.History...)
 	r.History = r.History[:min(len(r.History), mostHistory)]
@@ -368,6 +536,9 @@ func (p *plane) end(ctx context.Context) error {
 func (p *plane) steady(ctx context.Context) (time.Duration, error) {
 	if p.record.Plan == nil {
 		return p.Repair, nil
+	}
+	if onHosts(p.record.target()) {
+		return p.steadyHosts(ctx)
 	}
 	components, ready, err := p.components(ctx, p.record.Plan)
 	if err != nil {
@@ -473,6 +644,9 @@ func (p *plane) delete(ctx context.Context) (time.Duration, error) {
 		return 0, nil
 	}
 	p.phase(api.Deleting)
+	if err := p.dismiss(ctx); err != nil {
+		return 0, err
+	}
 	policy := spec.DeletionKeep // a spec that cannot be read keeps everything
 	if p.verdict.file != nil && p.verdict.file.Spec.DeletionPolicy != "" {
 		policy = p.verdict.file.Spec.DeletionPolicy

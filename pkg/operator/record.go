@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
@@ -40,7 +42,9 @@ const limitRecordBytes = 64 << 20
 type record struct {
 	Runs string     `json:"runs,omitempty"` // digest of the plan by which the components run
 	Plan *plan.Plan `json:"plan,omitempty"` // that plan
-	Open *open      `json:"open,omitempty"` // the transition that is carried out or undone
+	// Target is what runs it; "" for pods.
+	Target render.Target `json:"target,omitempty"`
+	Open   *open         `json:"open,omitempty"` // the transition that is carried out or undone
 	// Failed is the digest of a plan to which no transition leads again, since one came back, and Why.
 	Failed string `json:"failed,omitempty"`
 	Why    string `json:"why,omitempty"`
@@ -59,6 +63,7 @@ type record struct {
 type open struct {
 	To         string                `json:"to"` // digest of the plan
 	Plan       *plan.Plan            `json:"plan"`
+	Target     render.Target         `json:"target,omitempty"` // of the plan; "" for pods
 	Transition transition.Transition `json:"transition"`
 	Journal    []transition.Record   `json:"journal,omitempty"`
 	Since      metav1.Time           `json:"since"`
@@ -116,9 +121,21 @@ var errBeyond = errors.New("refers to objects outside this control plane")
 
 // validate refuses what no operator has written: plans and steps of another control plane.
 func (r *record) validate(name string) error {
-	plans := []*plan.Plan{r.Plan}
-	if r.Open != nil {
-		plans = append(plans, r.Open.Plan)
+	for _, of := range r.setups() {
+		wanted := plan.Hosted
+		if onHosts(of.Target) {
+			wanted = plan.OnHosts
+		}
+		if p := of.Plan; p != nil && (p.Name != name || p.Target != wanted) {
+			return fmt.Errorf("a plan of %q, %q: %w", p.Name, p.Target, errBeyond)
+		}
+	}
+	switch {
+	case r.Open == nil:
+		return nil
+	case onHosts(r.Open.Target):
+		return r.Open.Transition.Validate()
+	default:
 		for i := range r.Open.Transition.Steps {
 			s := &r.Open.Transition.Steps[i]
 			for _, a := range []*transition.Action{s.Do, s.Undo} {
@@ -128,12 +145,24 @@ func (r *record) validate(name string) error {
 			}
 		}
 	}
-	for _, p := range plans {
-		if p != nil && (p.Name != name || p.Target != plan.Hosted) {
-			return fmt.Errorf("a plan of %q, %q: %w", p.Name, p.Target, errBeyond)
-		}
-	}
 	return nil
+}
+
+// target is what runs the components.
+func (r *record) target() render.Target {
+	if r.Target == "" {
+		return render.Hosted
+	}
+	return r.Target
+}
+
+// setups are what runs, and what an open transition leads to.
+func (r *record) setups() []transition.Setup {
+	all := []transition.Setup{{Plan: r.Plan, Target: r.target()}}
+	if r.Open != nil {
+		all = append(all, transition.Setup{Plan: r.Open.Plan, Target: r.Open.Target})
+	}
+	return all
 }
 
 func validateAction(a *transition.Action, name string) error {
@@ -232,7 +261,7 @@ func (j *journal) Append(r transition.Record) error {
 	}
 	for _, last := range slices.Backward(o.Journal) {
 		if last.Looked == nil {
-			if last == r {
+			if reflect.DeepEqual(last, r) {
 				return nil
 			}
 			break

@@ -78,7 +78,7 @@ func (p *plane) beginRestore(ctx context.Context, name string) (time.Duration, e
 		return 0, err
 	}
 	p.record.Restored = name
-	return p.open(ctx, t, v.digest, p.record.Plan)
+	return p.open(ctx, t, v.digest, p.record.Plan, p.record.target())
 }
 
 // member does what puts a member of a store back: a Job that has the volume of the member, and that of the backups.

@@ -42,12 +42,8 @@ func (p *plane) recorded() {
 			Error: brief(o.Why), Since: o.Since}
 		if state, err := transition.StateOf(t, o.Journal); err == nil {
 			s.Transition.Done = state.Done
-			at := state.Done
-			if o.Back && !state.Open {
-				at--
-			}
-			if at >= 0 && at < len(t.Steps) {
-				s.Transition.Step = t.Steps[at].Title
+			if at := o.at(); at != nil {
+				s.Transition.Step = at.Title
 			}
 		}
 	}

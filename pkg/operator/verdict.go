@@ -13,6 +13,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -20,41 +21,52 @@ import (
 type verdict struct {
 	file      *spec.File
 	plan      *plan.Plan // nil where it leads to none
-	digest    string     // of the plan
+	target    render.Target
+	digest    string // of the plan
 	report    finding.Report
 	undone    []string // what fusionctl controllers would do, which do not run as pods
 	noGateway bool     // the spec wants a gateway, which does not run as pods either
 	err       error    // why there is no plan
 }
 
-// judge plans the spec of an object for pods of a cluster, and checks the plan.
+// judge plans the spec of an object for what is to run it, and checks the plan.
 func judge(f *api.FusedControlPlane) verdict {
-	var v verdict
+	v := verdict{target: render.Hosted}
 	if v.file, v.err = f.File(); v.err != nil {
 		return v
 	}
-	if v.plan, v.err = plan.New(v.file, plan.Hosted); v.err != nil {
+	if v.file.Spec.OnHosts() {
+		v.target = render.Target(v.file.Spec.Target)
+	}
+	if v.plan, v.err = plan.New(v.file, v.target.Plan()); v.err != nil {
 		return v
 	}
 	v.report = catalog.Check(v.plan)
-	if onHosts, err := plan.New(v.file, plan.OnHosts); err == nil {
-		if onHosts.Joint != nil && v.plan.Joint == nil {
-			v.undone = onHosts.Joint.Why
-		}
-		v.noGateway = onHosts.Gateway.Serves() && !v.plan.Gateway.Serves()
+	if onHosts(v.target) {
+		v.digest, v.err = digestOf(v.plan, v.target)
+		return v
 	}
-	v.digest, v.err = digestOf(v.plan)
+	if other, err := plan.New(v.file, plan.OnHosts); err == nil {
+		if other.Joint != nil && v.plan.Joint == nil {
+			v.undone = other.Joint.Why
+		}
+		v.noGateway = other.Gateway.Serves() && !v.plan.Gateway.Serves()
+	}
+	v.digest, v.err = digestOf(v.plan, v.target)
 	return v
 }
 
 // digestBytes are enough to name a plan: an account that may edit the object may approve it, too.
 const digestBytes = 10
 
-// digestOf names a plan: equal plans have one name, whatever the text of their specs.
-func digestOf(p *plan.Plan) (string, error) {
+// digestOf names a plan and what runs it: equal ones have one name, whatever the text of their specs.
+func digestOf(p *plan.Plan, target render.Target) (string, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("printing the plan: %w", err)
+	}
+	if onHosts(target) { // the plan is that of every target on hosts
+		data = append(data, target...)
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:digestBytes]), nil
@@ -122,7 +134,7 @@ func (v *verdict) findings() []api.PlanFinding {
 
 // permits says what the legacy API server has to allow, by hand, to components that see both sides.
 func (v *verdict) permits() []api.PlanFinding {
-	if v.plan == nil {
+	if v.plan == nil || onHosts(v.target) { // a step of the transition says so
 		return nil
 	}
 	var list []api.PlanFinding

@@ -76,9 +76,38 @@ type Operation struct {
 	Approval Approval `json:"approval,omitempty"`
 	// what becomes of the pods of a control plane whose object is deleted; default Keep
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+	// when transitions of what runs may begin; absent: at any time. One that has begun goes on.
+	Windows []Window `json:"windows,omitempty"`
 	// absent: the stores are not saved
 	Backup *Backup `json:"backup,omitempty"`
+	// what runs the components: pods of the operator's cluster, or the hosts, through their agents; default hosted
+	Target Target `json:"target,omitempty"`
+	// what agents do with files and units of a host that are not as the plan has them; default Report
+	Repair Repair `json:"repair,omitempty"`
 }
+
+// Target is what runs the components of a control plane that is an object.
+type Target string
+
+const (
+	TargetHosted    Target = "hosted"     // pods of the operator's cluster
+	TargetStaticPod Target = "static-pod" // the kubelets of the hosts
+	TargetSystemd   Target = "systemd"    // systemd of the hosts
+)
+
+// Targets lists the targets, for help texts and validation.
+var Targets = []string{string(TargetHosted), string(TargetStaticPod), string(TargetSystemd)}
+
+// Repair says what becomes of what was changed on a host by others.
+type Repair string
+
+const (
+	RepairReport Repair = "Report" // the status names it
+	RepairMend   Repair = "Repair" // it is put back, too, and what was there is kept beside the agent's state
+)
+
+// Repairs lists the words, for help texts and validation.
+var Repairs = []string{string(RepairReport), string(RepairMend)}
 
 // Backup says when the stores are saved, by a pod of the control plane, into a volume of its namespace.
 type Backup struct {

@@ -18,6 +18,39 @@ func (v *validator) operation() {
 	if s.Backup != nil {
 		v.backup("spec.backup", s.Backup)
 	}
+	for i, w := range s.Windows {
+		at := fmt.Sprintf("spec.windows[%d]", i)
+		v.schedule(at, w.Schedule, w.TimeZone)
+		if _, err := parseWindowDuration(w.Duration); err != nil {
+			v.addf(at+".duration", "%v", err)
+		}
+	}
+	if s.Target != "" {
+		v.oneOf("spec.target", string(s.Target), Targets)
+	}
+	if s.Repair != "" {
+		v.oneOf("spec.repair", string(s.Repair), Repairs)
+	}
+	if s.OnHosts() {
+		v.onHosts()
+	}
+}
+
+// OnHosts reports whether the components of an object run on the hosts.
+func (s *Spec) OnHosts() bool { return s.Target == TargetStaticPod || s.Target == TargetSystemd }
+
+// onHosts judges what the operator does in its own cluster alone.
+func (v *validator) onHosts() {
+	s := &v.file.Spec
+	if s.DeletionPolicy == DeletionDelete {
+		v.addf("spec.deletionPolicy", "%q: takes pods and volumes of the operator's cluster away; want %q with "+
+			"spec.target %s: a control plane on hosts is removed by fusionctl transition", s.DeletionPolicy,
+			DeletionKeep, s.Target)
+	}
+	if s.Backup != nil {
+		v.addf("spec.backup", "runs as a pod of the operator's cluster, and spec.target is %s: fusionctl etcd backup "+
+			"on a host saves the stores there", s.Target)
+	}
 }
 
 func (v *validator) backup(at string, b *Backup) {

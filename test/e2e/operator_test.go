@@ -31,8 +31,11 @@ type management struct {
 	kubeconfig string // of a cluster administrator
 }
 
-func startManagement(t *testing.T) *management {
-	r := rig.New(t)
+func startManagement(t *testing.T) *management { return managementOf(t, rig.New(t)) }
+
+// managementOf starts one in a rig that has other servers, too.
+func managementOf(t *testing.T, r *rig.Rig) *management {
+	t.Helper()
 	const newest = kubever.Newest
 	args := append(r.APIServerArgs(newest, r.StartEtcd("management")), "--authorization-mode=RBAC")
 	m := &management{Rig: r, t: t, server: r.StartAPIServer("management", newest, args)}

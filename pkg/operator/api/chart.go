@@ -57,8 +57,11 @@ func (i Install) Chart(version string) ([]ChartFile, error) {
 		err = add("values.yaml", values{i.Image, i.Replicas}, "# image: whose entry point is fusionctl\n"+
 			"# replicas: of which one acts\n")
 	}
-	if err == nil {
-		err = add("crds/"+Plural+".yaml", Definition(), "")
+	for _, definition := range Definitions() {
+		if err == nil {
+			plural, _, _ := strings.Cut(definition["metadata"].(map[string]any)["name"].(string), ".")
+			err = add("crds/"+plural+".yaml", definition, "")
+		}
 	}
 	objects := Install{Name: chartName, Namespace: chartNamespace, Image: chartImage, Replicas: chartReplicas}.Objects()
 	for n, object := range objects {
@@ -67,6 +70,7 @@ func (i Install) Chart(version string) ([]ChartFile, error) {
 		}
 		kind := strings.ToLower(fmt.Sprint(object["kind"]))
 		err = add(fmt.Sprintf("templates/%02d-%s.yaml", n, kind), object, "",
+			": "+chartName+"-agents", `: {{ printf "%s-agents" .Release.Name | quote }}`,
 			": "+chartName, ": {{ .Release.Name | quote }}", // which may be a number
 			": "+chartNamespace, ": {{ .Release.Namespace | quote }}", chartNamespace, "{{ .Release.Namespace }}",
 			chartImage, `{{ required "image: want one whose entry point is fusionctl" .Values.image | quote }}`,

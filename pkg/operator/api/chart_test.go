@@ -58,13 +58,13 @@ func TestTheChartIsTheManifests(t *testing.T) {
 		return data
 	}
 	var want, got []map[string]any
-	for _, o := range append(install.Objects(), api.Definition()) {
+	for _, o := range append(install.Objects(), api.Definitions()...) {
 		if o["kind"] != "Namespace" {
 			want = append(want, normal(asYAML(o)))
 		}
 	}
 	plain := map[string]map[string]any{}
-	var definition map[string]any
+	var definitions []map[string]any
 	for _, f := range files {
 		switch {
 		case strings.HasPrefix(f.Path, "templates/"):
@@ -77,12 +77,12 @@ func TestTheChartIsTheManifests(t *testing.T) {
 			if bytes.Contains(f.Data, []byte("{{")) {
 				t.Errorf("%s is a template, and Helm takes it as it is", f.Path)
 			}
-			definition = normal(f.Data)
+			definitions = append(definitions, normal(f.Data))
 		default:
 			plain[f.Path] = normal(f.Data)
 		}
 	}
-	if diff := cmp.Diff(want, append(got, definition)); diff != "" {
+	if diff := cmp.Diff(want, append(got, definitions...)); diff != "" {
 		t.Error(diff)
 	}
 	if of := plain["Chart.yaml"]; of["apiVersion"] != "v2" || of["name"] != api.ChartName || of["version"] != "1.2.3" {

@@ -83,6 +83,8 @@ func defaults() map[string]any {
 		"spec.layout":                        s.Layout,
 		"spec.approval":                      spec.ApprovalAutomatic,
 		"spec.deletionPolicy":                spec.DeletionKeep,
+		"spec.target":                        spec.TargetHosted,
+		"spec.repair":                        spec.RepairReport,
 		"spec.backup.keep":                   s.Backup.Keep,
 		"spec.backup.claim":                  s.Backup.Claim,
 		"spec.backup.size":                   s.Backup.Size,

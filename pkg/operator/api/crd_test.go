@@ -13,6 +13,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
+	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apivalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
@@ -29,11 +30,12 @@ import (
 )
 
 // internalCRD is the definition as an API server has it after its defaults.
-func internalCRD(t *testing.T) *apiextensions.CustomResourceDefinition {
+func internalCRD(t *testing.T) *apiextensions.CustomResourceDefinition { return internalOf(t, CRD()) }
+
+func internalOf(t *testing.T, crd *v1.CustomResourceDefinition) *apiextensions.CustomResourceDefinition {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
-	crd := CRD()
 	scheme.Default(crd)
 	internal := &apiextensions.CustomResourceDefinition{}
 	if err := scheme.Convert(crd, internal, nil); err != nil {
@@ -45,8 +47,11 @@ func internalCRD(t *testing.T) *apiextensions.CustomResourceDefinition {
 
 // TestTheDefinitionIsValid judges it as an API server does: structure, expressions and their cost, defaults.
 func TestTheDefinitionIsValid(t *testing.T) {
-	for _, problem := range apivalidation.ValidateCustomResourceDefinition(context.Background(), internalCRD(t)) {
-		t.Error(problem)
+	for _, crd := range []*v1.CustomResourceDefinition{CRD(), HostCRD()} {
+		for _, problem := range apivalidation.ValidateCustomResourceDefinition(context.Background(),
+			internalOf(t, crd)) {
+			t.Errorf("%s: %v", crd.Name, problem)
+		}
 	}
 }
 

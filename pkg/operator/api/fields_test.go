@@ -24,7 +24,8 @@ var packageOf = map[string]string{"../../spec": "spec", "../../finding": "findin
 // TestTextsAreTheComments holds fields.tsv against the comments of the types.
 func TestTextsAreTheComments(t *testing.T) {
 	wanted := map[string]string{}
-	for _, root := range []reflect.Type{reflect.TypeFor[spec.File](), reflect.TypeFor[Status]()} {
+	for _, root := range []reflect.Type{reflect.TypeFor[spec.File](), reflect.TypeFor[Status](),
+		reflect.TypeFor[HostSpec](), reflect.TypeFor[HostStatus]()} {
 		namesOf(t, root, wanted)
 	}
 	var out bytes.Buffer

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -18,15 +19,19 @@ type Install struct {
 // HealthPort is where the operator's pods answer the kubelet.
 const HealthPort = 10272
 
-// Definition is the CRD as it is applied.
-func Definition() map[string]any {
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(CRD())
-	if err != nil {
-		panic(fmt.Sprintf("operator/api: internal error: %v", err))
+// Definitions are the CRDs as they are applied: that of control planes, and that of their hosts.
+func Definitions() []map[string]any {
+	var objects []map[string]any
+	for _, crd := range []*apiextensions.CustomResourceDefinition{CRD(), HostCRD()} {
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
+		if err != nil {
+			panic(fmt.Sprintf("operator/api: internal error: %v", err))
+		}
+		delete(object, "status")
+		delete(object["metadata"].(map[string]any), "creationTimestamp")
+		objects = append(objects, object)
 	}
-	delete(object, "status")
-	delete(object["metadata"].(map[string]any), "creationTimestamp")
-	return object
+	return objects
 }
 
 // right is a rule of a role.
@@ -41,6 +46,10 @@ func rights() []any {
 	return []any{
 		right(list(Group), list(Plural), list("get", "list", "watch", "patch")),
 		right(list(Group), list(Plural+"/status"), list("update")),
+		// what an agent may do of its own host, the operator has to be allowed, too: it gives no more than it has
+		right(list(Group), list(HostPlural), list("get", "list", "watch", "create", "update", "delete")),
+		right(list(Group), list(HostPlural+"/status"), list("get", "update", "patch")),
+		right(list("rbac.authorization.k8s.io"), list("roles", "rolebindings"), list("get", "create", "patch")),
 		right(list(""), list("namespaces"), list("get", "create", "delete")),
 		right(list(""), list("secrets"), list("get", "create", "update", "patch")),
 		right(list(""), list("configmaps", "services"), list("get", "create", "patch", "delete")),
@@ -51,7 +60,18 @@ func rights() []any {
 		right(list("policy"), list("poddisruptionbudgets"), list("get", "create", "patch", "delete")),
 		right(list(""), list("pods"), list("list")),
 		right(list("events.k8s.io"), list("events"), list("create", "patch")),
+		// agents renew their certificates; the signer is that of client certificates, which gives none of system:masters
+		right(list("certificates.k8s.io"), list("certificatesigningrequests"), list("get", "list", "watch")),
+		right(list("certificates.k8s.io"), list("certificatesigningrequests/approval"), list("update")),
+		map[string]any{"apiGroups": list("certificates.k8s.io"), "resources": list("signers"),
+			"resourceNames": list("kubernetes.io/kube-apiserver-client"), "verbs": list("approve")},
 	}
+}
+
+// agentRights are what every agent may do, beside what its own role allows: ask for its next certificate.
+func agentRights() []any {
+	return []any{right([]any{"certificates.k8s.io"}, []any{"certificatesigningrequests"},
+		[]any{"create", "get", "list", "watch"})}
 }
 
 // Objects lists what runs the operator: a namespace, an account with its roles, and a Deployment.
@@ -75,6 +95,11 @@ func (i Install) Objects() []map[string]any {
 	subjects := []any{map[string]any{"kind": "ServiceAccount", "name": i.Name, "namespace": i.Namespace}}
 	role := func(kind string) map[string]any {
 		return map[string]any{"apiGroup": rbac, "kind": kind, "name": i.Name}
+	}
+	agents := func(kind string, more map[string]any) map[string]any {
+		o := object(rbac+"/v1", kind, false, more)
+		o["metadata"] = map[string]any{"name": i.Name + "-agents", "labels": labels}
+		return o
 	}
 	probe := func(path string) map[string]any {
 		return map[string]any{"httpGet": map[string]any{"path": path, "port": "health"}}
@@ -103,6 +128,10 @@ func (i Install) Objects() []map[string]any {
 		object(rbac+"/v1", "ClusterRole", false, map[string]any{"rules": rights()}),
 		object(rbac+"/v1", "ClusterRoleBinding", false,
 			map[string]any{"roleRef": role("ClusterRole"), "subjects": subjects}),
+		agents("ClusterRole", map[string]any{"rules": agentRights()}),
+		agents("ClusterRoleBinding", map[string]any{
+			"roleRef":  map[string]any{"apiGroup": rbac, "kind": "ClusterRole", "name": i.Name + "-agents"},
+			"subjects": []any{map[string]any{"apiGroup": rbac, "kind": "Group", "name": AgentGroup}}}),
 		object(rbac+"/v1", "Role", true, map[string]any{"rules": []any{
 			right([]any{"coordination.k8s.io"}, []any{"leases"}, []any{"create", "get", "update"}),
 			right([]any{"events.k8s.io", ""}, []any{"events"}, []any{"create", "patch"}),

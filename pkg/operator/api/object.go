@@ -36,6 +36,8 @@ const (
 	AnnotationAcknowledge = Group + "/acknowledge"
 	// AnnotationRestore has the name of a backup: the managed stores are put back to it, once.
 	AnnotationRestore = Group + "/restore"
+	// AnnotationDone names a step that waits for a person, as the status says: it was done by hand.
+	AnnotationDone = Group + "/done"
 )
 
 // Finalizer keeps an object until the operator has done what its deletionPolicy says.
@@ -44,7 +46,8 @@ const Finalizer = Group + "/control-plane"
 // AddToScheme registers the types.
 func AddToScheme(s *runtime.Scheme) error {
 	version := schema.GroupVersion{Group: Group, Version: Version}
-	s.AddKnownTypes(version, &FusedControlPlane{}, &FusedControlPlaneList{})
+	s.AddKnownTypes(version, &FusedControlPlane{}, &FusedControlPlaneList{}, &ControlPlaneHost{},
+		&ControlPlaneHostList{})
 	metav1.AddToGroupVersion(s, version)
 	return nil
 }

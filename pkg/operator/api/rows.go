@@ -74,6 +74,7 @@ func rows() map[string]row {
 			component + `.changeArgs is for components that run already: want the arguments in extraArgs, or ` +
 				`existing: true`}
 	}
+	onHosts := `!has(self.target) || self.target in ['', '` + string(spec.TargetHosted) + `']`
 	return map[string]row{
 		"kubever.Version": {pattern: versions(), maxLength: limitVersion},
 		"Layout":          {enum: spec.Layouts},
@@ -82,6 +83,8 @@ func rows() map[string]row {
 		"UnknownFields":   {enum: spec.UnknownFieldsWords},
 		"Approval":        {enum: spec.Approvals},
 		"DeletionPolicy":  {enum: spec.DeletionPolicies},
+		"Target":          {enum: spec.Targets},
+		"Repair":          {enum: spec.Repairs},
 		"Phase":           {enum: Phases},
 		"pair.Owner":      {enum: spec.Owners},
 		"pair.Side":       {enum: sides()},
@@ -101,9 +104,16 @@ func rows() map[string]row {
 			{`!` + given("legacy.store") + ` || !` + given("modern.store") + ` || (self.layout == 'shared') == ` +
 				`(self.legacy.store == self.modern.store)`,
 				"layout shared keeps both sides in one store; layout split needs another store for the modern side"},
+			{onHosts + ` || !has(self.deletionPolicy) || self.deletionPolicy != '` + string(spec.DeletionDelete) + `'`,
+				"deletionPolicy Delete takes pods and volumes away, and on hosts there are none: want Keep"},
+			{onHosts + ` || !has(self.backup)`, "backup runs as a pod, and on hosts there is none: fusionctl etcd " +
+				"backup saves the stores there"},
 		}},
 
-		"Backup.schedule": {required: true, minLength: 1}, "Backup.image": {required: true, minLength: 1},
+		"Operation.windows": {maxItems: limitItems},
+		"Window.schedule":   {required: true, minLength: 1},
+		"Window.duration":   {required: true, pattern: `^([0-9]+(\.[0-9]+)?(h|m|s))+$`},
+		"Backup.schedule":   {required: true, minLength: 1}, "Backup.image": {required: true, minLength: 1},
 		"Backup.keep":  {least: number(0), most: number(spec.MostBackupsKept)},
 		"Backup.claim": {pattern: `^$|` + spec.LabelPattern},
 

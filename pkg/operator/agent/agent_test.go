@@ -1,0 +1,587 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/pkg/operator"
+	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/remote"
+)
+
+// world is a management cluster in memory, with an operator and the agents of a control plane, whose hosts are
+// directories.
+type world struct {
+	t        *testing.T
+	client   client.WithWatch
+	operator *operator.Reconciler
+	agents   map[string]*agent
+	dir      string
+	hosts    []string
+	plan     *plan.Plan
+	target   render.Target
+	now      time.Time
+}
+
+// silent takes events, and keeps none.
+type silent struct{}
+
+func (silent) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
+
+const planeName = "split"
+
+// newWorld has the example as an object, with more fields.
+func newWorld(t *testing.T, target render.Target, more map[string]any) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), api.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, dir: t.TempDir(), target: target, now: time.Now()}
+	w.client = fake.NewClientBuilder().WithScheme(scheme).
+		WithStatusSubresource(&api.FusedControlPlane{}, &api.ControlPlaneHost{}).Build()
+	text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := string(text)
+	for _, further := range []struct{ was, is string }{
+		{"- {name: cp-1, address: 10.0.0.11}", "- {name: cp-1, address: 10.0.0.11}\n  - {name: cp-2, address: 10.0.0.12}"},
+		{`["https://10.0.0.11:2479"]`, `["https://10.0.0.11:2479", "https://10.0.0.12:2479"]`},
+	} {
+		if !strings.Contains(of, further.was) {
+			t.Fatalf("the example has no %s", further.was)
+		}
+		of = strings.Replace(of, further.was, further.is, 1)
+	}
+	f := &api.FusedControlPlane{}
+	if err := yaml.Unmarshal([]byte(of), f); err != nil {
+		t.Fatal(err)
+	}
+	f.Name = planeName
+	if err := w.client.Create(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	more["target"] = target
+	w.edit(more)
+	w.restart()
+	w.agents = map[string]*agent{}
+	for _, h := range w.plan.Hosts {
+		w.hosts = append(w.hosts, h.Name)
+		w.startAgent(h.Name)
+	}
+	return w
+}
+
+// edit changes fields of the spec; nil removes one.
+func (w *world) edit(more map[string]any) {
+	w.t.Helper()
+	f := w.object()
+	spec := map[string]any{}
+	if err := json.Unmarshal(f.Spec, &spec); err != nil {
+		w.t.Fatal(err)
+	}
+	for field, value := range more {
+		spec[field] = value
+	}
+	var err error
+	if f.Spec, err = json.Marshal(spec); err != nil {
+		w.t.Fatal(err)
+	}
+	f.Generation++
+	if err := w.client.Update(w.t.Context(), f); err != nil {
+		w.t.Fatal(err)
+	}
+	file, err := f.File()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.plan, err = plan.New(file, plan.OnHosts); err != nil {
+		w.t.Fatal(err)
+	}
+	parts, err := render.Parts(w.plan, w.target)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, p := range parts { // the programs are there already
+		if p.Program == "" {
+			continue
+		}
+		file := filepath.Join(w.dir, p.Component.Host, p.Program)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+			os.WriteFile(file, []byte(p.Component.Version), 0o755)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) object() *api.FusedControlPlane {
+	w.t.Helper()
+	f := &api.FusedControlPlane{}
+	if err := w.client.Get(w.t.Context(), types.NamespacedName{Name: planeName}, f); err != nil {
+		w.t.Fatal(err)
+	}
+	return f
+}
+
+func (w *world) host(name string) *api.ControlPlaneHost {
+	w.t.Helper()
+	h := &api.ControlPlaneHost{}
+	if err := w.client.Get(w.t.Context(), types.NamespacedName{Namespace: planeName, Name: name}, h); err != nil {
+		w.t.Fatal(err)
+	}
+	return h
+}
+
+// restart is a new operator, which remembers nothing.
+func (w *world) restart() {
+	w.operator = &operator.Reconciler{Client: w.client, Reader: w.client, Events: silent{}, StepLimit: time.Minute,
+		Now: func() time.Time { return w.now }, Repair: time.Hour, Look: time.Second}
+}
+
+// startAgent is a new agent of a host.
+func (w *world) startAgent(host string) {
+	root := filepath.Join(w.dir, "state", host)
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	a := agentOf(Options{Plane: planeName, Host: host, State: root, Snapshots: root, Lock: filepath.Join(root, "lock"),
+		Every: time.Minute, Program: "v1", Log: slog.New(slog.DiscardHandler), Rehearsal: w.dir,
+		IsHere: func(string) (bool, error) { return true, nil }}, w.client)
+	a.objects = w.client
+	w.agents[host] = a
+}
+
+// reconcile has the operator look once.
+func (w *world) reconcile() {
+	w.t.Helper()
+	w.now = w.now.Add(time.Second)
+	_, err := w.operator.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{
+		Name: planeName}})
+	if err != nil {
+		w.t.Logf("reconcile: %v", err)
+	}
+}
+
+// turn has an agent look, and do its task to the end.
+func (w *world) turn(host string) {
+	w.t.Helper()
+	a := w.agents[host]
+	a.looked = time.Time{} // as if it were long ago
+	a.look(w.t.Context())
+	if a.doing == nil {
+		return
+	}
+	if answer, whole := <-a.doing.done; whole {
+		a.answered(answer)
+	}
+	a.doing = nil
+	a.report(w.t.Context(), api.AgentPulse)
+}
+
+// until has the operator and the agents look by turns, until the phase is that; between tells what happens between.
+func (w *world) until(phase api.Phase, between func(turn int)) *api.FusedControlPlane {
+	w.t.Helper()
+	for n := range 400 {
+		w.reconcile()
+		if f := w.object(); f.Status.Phase == phase && f.Status.ObservedGeneration == f.Generation &&
+			(phase != api.Running || f.Status.Runs == f.Status.Plan &&
+				meta.IsStatusConditionTrue(f.Status.Conditions, api.ConditionReady)) {
+			return f
+		}
+		if between != nil {
+			between(n)
+		}
+		for _, host := range w.hosts {
+			w.turn(host)
+		}
+	}
+	w.t.Fatalf("the phase does not become %s: %+v", phase, w.object().Status)
+	return nil
+}
+
+// approve says that a step was done by hand, or that the plan may be carried out, whatever waits.
+func (w *world) approve() {
+	w.t.Helper()
+	f := w.object()
+	if f.Annotations == nil {
+		f.Annotations = map[string]string{}
+	}
+	f.Annotations[api.AnnotationApprove] = f.Status.Plan
+	for _, c := range f.Status.Conditions {
+		if _, word, found := strings.Cut(c.Message, api.AnnotationDone+"="); found {
+			f.Annotations[api.AnnotationDone] = word
+		}
+	}
+	if err := w.client.Update(w.t.Context(), f); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// runs has the control plane come to its end, and a person approve what waits.
+func (w *world) runs(between func(turn int)) *api.FusedControlPlane {
+	w.t.Helper()
+	return w.until(api.Running, func(n int) {
+		if w.object().Status.Phase == api.Waiting {
+			w.approve()
+		}
+		if between != nil {
+			between(n)
+		}
+	})
+}
+
+// wanted are the files of the plan, by their places in the directory.
+func (w *world) wanted() map[string]string {
+	w.t.Helper()
+	parts, err := render.Parts(w.plan, w.target)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, p := range parts {
+		for _, f := range slices.Concat(p.Start, p.Beside) {
+			files[filepath.Join(w.dir, p.Component.Host, f.Path)] = string(f.Data)
+		}
+	}
+	return files
+}
+
+// compare holds what is in the directories of the hosts against the plan.
+func (w *world) compare(want map[string]string) {
+	w.t.Helper()
+	found := 0
+	for _, host := range w.hosts {
+		err := filepath.WalkDir(filepath.Join(w.dir, host), func(name string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.Contains(name, "/opt/") || strings.Contains(name, "/bin/") {
+				return err
+			}
+			found++
+			data, err := os.ReadFile(name)
+			if text, ok := want[name]; !ok || text != string(data) {
+				w.t.Errorf("%s is none of the plan's, or another one", name)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			w.t.Fatal(err)
+		}
+	}
+	if found != len(want) {
+		w.t.Errorf("%d files, want %d", found, len(want))
+	}
+}
+
+// TestAPlaneOnHosts: the files of a plan come to each host, and to no other; an edit changes them, and a second look
+// nothing; each host has a record of its components, by which the control plane is ready.
+func TestAPlaneOnHosts(t *testing.T) {
+	for _, target := range []render.Target{render.StaticPod, render.Systemd} {
+		t.Run(string(target), func(t *testing.T) {
+			w := newWorld(t, target, map[string]any{})
+			f := w.runs(nil)
+			w.compare(w.wanted())
+			if len(f.Status.Components) == 0 || f.Status.Transition != nil {
+				t.Errorf("status %+v", f.Status)
+			}
+			for _, host := range w.hosts {
+				h := w.host(host)
+				if h.Spec.Upkeep == nil || h.Status.Agent != "v1" || len(h.Status.Components) == 0 {
+					t.Errorf("host %s: %+v, %+v", host, h.Spec, h.Status)
+				}
+				for _, c := range h.Status.Components {
+					if len(c.Files) == 0 || len(c.Args) == 0 ||
+						(target == render.StaticPod) != (c.Image != "") ||
+						(target == render.Systemd) != (c.Unit != "" && c.Program != "") {
+						t.Errorf("host %s has a record without what runs: %+v", host, c)
+					}
+				}
+			}
+			w.edit(map[string]any{"approval": "Manual"})
+			w.runs(nil)
+			f = w.object()
+			modern := map[string]any{}
+			spec := map[string]json.RawMessage{}
+			if err := errors.Join(json.Unmarshal(f.Spec, &spec), json.Unmarshal(spec["modern"], &modern)); err != nil {
+				t.Fatal(err)
+			}
+			modern["version"] = "1.36.4"
+			w.edit(map[string]any{"modern": modern})
+			w.until(api.Waiting, nil)
+			f = w.runs(nil)
+			w.compare(w.wanted())
+			if len(f.Status.History) != 2 || !strings.Contains(f.Status.History[0].To, "1.36.4") {
+				t.Errorf("history %+v", f.Status.History)
+			}
+		})
+	}
+}
+
+// TestKilledWhereverItIs: operator and agents are killed once after each turn, and the transition comes to its end.
+func TestKilledWhereverItIs(t *testing.T) {
+	w := newWorld(t, render.Systemd, map[string]any{})
+	turns := 0
+	w.runs(func(int) { turns++ })
+	if turns < 30 {
+		t.Fatalf("%d turns", turns)
+	}
+	for at := 1; at < turns; at += turns / 3 {
+		w := newWorld(t, render.Systemd, map[string]any{})
+		w.runs(func(n int) {
+			if n%turns != at {
+				return
+			}
+			w.restart()
+			for _, host := range w.hosts {
+				if a := w.agents[host]; at%2 == 1 { // in the middle of its task
+					a.look(t.Context())
+					a.breakOff()
+				}
+				w.startAgent(host)
+			}
+		})
+		w.compare(w.wanted())
+	}
+}
+
+// TestWhatOthersChangeIsReportedOrPutBack: a file that was changed on a host is named, and left; with Repair it is put
+// back, and what was there is kept.
+func TestWhatOthersChangeIsReportedOrPutBack(t *testing.T) {
+	w := newWorld(t, render.Systemd, map[string]any{})
+	w.runs(nil)
+	var file string
+	for name := range w.wanted() {
+		if strings.Contains(name, w.hosts[0]+"/") && (file == "" || name < file) {
+			file = name
+		}
+	}
+	if err := os.WriteFile(file, []byte("by hand"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := w.until(api.Degraded, nil)
+	message := ""
+	for _, c := range f.Status.Conditions {
+		if c.Type == api.ConditionDegraded {
+			message = c.Reason + ": " + c.Message
+		}
+	}
+	if !strings.HasPrefix(message, "Drift: ") || !strings.Contains(message, filepath.Base(file)) {
+		t.Errorf("Degraded says %q", message)
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != "by hand" {
+		t.Errorf("%s is %q, %v", file, data, err)
+	}
+	w.edit(map[string]any{"repair": "Repair"})
+	w.runs(nil)
+	w.compare(w.wanted())
+	kept, err := filepath.Glob(filepath.Join(w.dir, "state", w.hosts[0], "replaced", "*"))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("kept %v, %v", kept, err)
+	}
+	if data, err := os.ReadFile(kept[0]); err != nil || string(data) != "by hand" {
+		t.Errorf("kept %q, %v", data, err)
+	}
+}
+
+// TestAFileOfAnotherIsNoStep: a host that is not as the transition begins stops it before anything changes, and it goes
+// back by itself; the status says which file of which host.
+func TestAFileOfAnotherIsNoStep(t *testing.T) {
+	w := newWorld(t, render.Systemd, map[string]any{})
+	var file string
+	for name := range w.wanted() {
+		if strings.HasSuffix(name, ".service") && (file == "" || name < file) {
+			file = name
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := func() bool { return len(w.object().Status.History) > 0 }
+	for n := 0; n < 500 && !ended(); n++ {
+		w.reconcile()
+		if w.object().Status.Phase == api.Waiting {
+			w.approve()
+		}
+		w.now = w.now.Add(4 * time.Second)
+		for _, host := range w.hosts {
+			w.turn(host)
+			h := w.host(host) // as if its clock were the operator's
+			h.Status.Seen = metav1.NewTime(w.now)
+			if h.Status.Task != nil && h.Status.Task.Ended != nil {
+				at := metav1.NewTime(w.now)
+				h.Status.Task.Ended = &at
+			}
+			if err := w.client.Status().Update(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f := w.object()
+	if len(f.Status.History) != 1 || !strings.Contains(f.Status.History[0].Error, filepath.Base(file)) {
+		t.Fatalf("history %+v", f.Status.History)
+	}
+	w.compare(map[string]string{file: "another"})
+}
+
+// TestAgentsReadTheirOwnAlone: the role of each agent names its own object and Secret, and its user alone has it; what
+// is in objects that all may list has no contents of files.
+func TestAgentsReadTheirOwnAlone(t *testing.T) {
+	w := newWorld(t, render.Systemd, map[string]any{})
+	w.runs(nil)
+	for _, host := range w.hosts {
+		role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+		at := types.NamespacedName{Namespace: planeName, Name: "fusionctl-agent-" + host}
+		if err := errors.Join(w.client.Get(t.Context(), at, role), w.client.Get(t.Context(), at, binding)); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			want := host
+			if slices.Contains(rule.Resources, "secrets") {
+				want = api.TasksOf(host)
+				if !slices.Equal(rule.Verbs, []string{"get"}) {
+					t.Errorf("host %s: Secrets: %v", host, rule.Verbs)
+				}
+			}
+			if !slices.Equal(rule.ResourceNames, []string{want}) {
+				t.Errorf("host %s: %v", host, rule)
+			}
+		}
+		if len(role.Rules) != 3 || len(binding.Subjects) != 1 || binding.Subjects[0].Name != api.AgentUser(planeName, host) ||
+			binding.RoleRef.Name != at.Name {
+			t.Errorf("host %s: %+v, %+v", host, role.Rules, binding)
+		}
+		secret := &corev1.Secret{}
+		if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: planeName, Name: api.TasksOf(host)},
+			secret); err != nil || len(secret.Data) < 2 || len(secret.Data) > 3 {
+			t.Errorf("the Secret of host %s has %d entries: %v", host, len(secret.Data), err)
+		}
+		shown, err := json.Marshal(w.host(host))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range w.wanted() {
+			if len(text) > 40 && strings.Contains(string(shown), text[:40]) {
+				t.Errorf("the object of host %s has contents of %s", host, file)
+			}
+		}
+	}
+}
+
+// TestAnotherMachineRefuses: an agent on a machine that does not have the host's address does nothing.
+func TestAnotherMachineRefuses(t *testing.T) {
+	w := newWorld(t, render.Systemd, map[string]any{})
+	first := w.hosts[0]
+	w.agents[first].IsHere = func(string) (bool, error) { return false, nil }
+	for range 20 {
+		w.reconcile()
+		if w.object().Status.Phase == api.Waiting {
+			w.approve()
+		}
+		for _, host := range w.hosts {
+			w.turn(host)
+		}
+	}
+	if h := w.host(first); !strings.Contains(h.Status.Problem, "is none of the machine's") || h.Spec.Task != nil {
+		t.Errorf("host %s: %+v, %+v", first, h.Spec, h.Status)
+	}
+	if message := fmt.Sprint(w.object().Status.Conditions); !strings.Contains(message, "is none of the machine's") {
+		t.Errorf("the status says %s", message)
+	}
+	w.compare(map[string]string{})
+}
+
+// TestTasksOfOthersAreRefused: what is in the Secret counts by the digest of the task, and when it is what transitions
+// have.
+func TestTasksOfOthersAreRefused(t *testing.T) {
+	w := newWorld(t, render.Systemd, map[string]any{})
+	w.reconcile()
+	w.reconcile()
+	first := w.hosts[0]
+	task := func(number int64, request remote.Request, digest string) {
+		data, of, err := api.Pack(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := &corev1.Secret{}
+		secret.Namespace, secret.Name = planeName, api.TasksOf(first)
+		if digest != "" {
+			of = digest
+		}
+		secret.Data = map[string][]byte{api.TaskKey(of): data}
+		if number == 1 {
+			err = w.client.Create(t.Context(), secret)
+		} else {
+			err = w.client.Update(t.Context(), secret)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := w.host(first)
+		h.Spec.Task = &api.HostTask{Number: number, Request: "x", Digest: of, WaitSeconds: 1}
+		if err := w.client.Update(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := &transition.File{Path: "/etc/passwd/../shadow", Mode: 0o600, Data: []byte("x")}
+	for n, bad := range []remote.Request{{}, {Perform: &transition.Action{Kind: transition.PutFile, File: file}},
+		{Do: &transition.Action{Kind: transition.StartUnit, Unit: "../../tmp/x"}},
+		{Check: &transition.Check{Kind: transition.StoresAgree}}, {Keep: &transition.Objects{Record: "../x"}}} {
+		task(int64(n+1), bad, "")
+		w.turn(first)
+		if s := w.host(first).Status.Task; s == nil || s.Number != int64(n+1) || s.Ended == nil || s.Error == "" {
+			t.Errorf("task %d: %+v", n+1, s)
+		}
+	}
+	good := remote.Request{Perform: &transition.Action{Kind: transition.RunChecks}}
+	task(6, good, strings.Repeat("0", 64))
+	w.agents[first].look(t.Context())
+	w.agents[first].breakOff()
+	if s := w.host(first).Status.Task; s.Number == 6 && s.Ended != nil {
+		t.Errorf("a task of another digest was done: %+v", s)
+	}
+	task(7, good, "")
+	w.turn(first)
+	if s := w.host(first).Status.Task; s.Number != 7 || s.Ended == nil || s.Error != "" {
+		t.Errorf("task 7: %+v", s)
+	}
+	w.compare(map[string]string{})
+}
+
+// TestAnswersAreBounded: the status of a host takes what an API server takes, whatever a step says.
+func TestAnswersAreBounded(t *testing.T) {
+	a := agentOf(Options{Log: slog.New(slog.DiscardHandler)}, nil)
+	for _, answer := range []remote.Answer{{Error: strings.Repeat("e", 10<<20)},
+		{ByHand: strings.Repeat("b", 10<<20), Error: "e"}} {
+		a.status.Task = &api.HostTaskStatus{Number: 1}
+		a.answered(answer)
+		if s := a.status.Task; len(s.Answer)+len(s.Error) > limitAnswerBytes+2*limitErrorBytes || s.Error == "" {
+			t.Errorf("%d bytes, an error of %d", len(s.Answer), len(s.Error))
+		}
+	}
+}

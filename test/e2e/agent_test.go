@@ -1,0 +1,236 @@
+//go:build e2e && linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/render"
+)
+
+// agentUnit is where a machine has units that are none of the control plane's.
+const agentUnit = "/run/rig-units/fusionctl-agent.service"
+
+// startAgent runs fusionctl agent as a unit of the first machine, with an identity that may ask for a certificate.
+func (f *nodesPair) startAgent(m *management, plane string) {
+	t := f.t
+	t.Helper()
+	m.ok("", "create", "clusterrolebinding", "fusionctl-bootstrap", "--clusterrole=system:node-bootstrapper",
+		"--group=system:bootstrappers:fusionctl")
+	bootstrap, err := m.PKI.Kubeconfig("bootstrap", m.server.URL, "system:bootstrap:agents",
+		"system:bootstrappers:fusionctl")
+	must(t, err)
+	f.install(bootstrap, "/etc/fusionctl/bootstrap.conf", "0600")
+	n := f.nodes[0]
+	must(t, n.WriteFile(agentUnit, []byte("[Service]\nExecStart=/usr/local/bin/fusionctl agent --plane "+plane+
+		" --host "+n.Name+" --bootstrap-kubeconfig /etc/fusionctl/bootstrap.conf --interval 5s\nRestart=always\n"+
+		"RestartSec=100ms\nStandardError=append:/var/log/fusionctl-agent.log\n"), 0o644))
+	f.run("systemctl", "daemon-reload")
+	f.run("systemctl", "start", "fusionctl-agent")
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		if out, err := n.Run(context.Background(), "tail", "-n", "60", "/var/log/fusionctl-agent.log"); err == nil {
+			t.Logf("the agent:\n%s", out)
+		}
+	})
+}
+
+// statusOf reads the status of a control plane.
+func (m *management) statusOf(name string) (s api.Status) {
+	m.t.Helper()
+	must(m.t, json.Unmarshal([]byte(m.ok("", "get", "fcp", name, "-o", "jsonpath={.status}")), &s))
+	return s
+}
+
+// messageOf is what a condition says.
+func messageOf(s *api.Status, kind string) string {
+	for _, c := range s.Conditions {
+		if c.Type == kind {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}
+
+// goesOn waits until the control plane runs, or waits for a person. Agent and operator are killed on the way.
+func (f *nodesPair) goesOn(m *management, o *operator, name string) (s api.Status) {
+	f.t.Helper()
+	kills, ended := 0, false
+	for last := -1; !ended; {
+		f.Eventually("the transition of "+name+" goes on", func(context.Context) error {
+			s = m.statusOf(name)
+			ready := strings.HasPrefix(messageOf(&s, api.ConditionReady), "Ready: ")
+			ended = s.Phase == api.Waiting || s.Phase == api.Running && s.Runs == s.Plan && s.Transition == nil && ready
+			if t := s.Transition; ended || t != nil && t.Done != last {
+				return nil
+			}
+			return fmt.Errorf("%s, %+v: %s; %s", s.Phase, s.Transition, messageOf(&s, api.ConditionProgressing),
+				messageOf(&s, api.ConditionDegraded))
+		})
+		if ended {
+			break
+		}
+		last = s.Transition.Done
+		switch {
+		case last%7 == 3:
+			o.kill()
+			o.start()
+			kills++
+		case last%2 == 0:
+			f.run("systemctl", "kill", "-s", "KILL", "fusionctl-agent")
+			kills++
+		}
+	}
+	f.t.Logf("%s is %s after %d kills", name, s.Phase, kills)
+	return s
+}
+
+// TestAgentOnARealHost: a control plane that runs as units of systemd, with pods, goes into fusion as an object of a
+// management cluster, through the agent of its host, which has a certificate of its own and no rights but those of its
+// host. Both are killed on the way. What others change on the host is put back; an edit is carried out, and one that
+// does not start goes back by itself; no pod is touched.
+func TestAgentOnARealHost(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T) {
+		f := startLegacyUnits(t, 1)
+		f.issueCertificates(filepath.Join(f.Dir(), "legacy", f.nodes[0].Name))
+		tree := f.runbook(render.Systemd)
+		newRunner(f, tree, render.Systemd).change(false)
+		before := f.started()
+
+		m := managementOf(t, f.Rig)
+		m.StartControllerManager("management-manager", kubever.Newest,
+			f.ControllerManagerArgs(kubever.Newest, m.server)).WaitReady()
+		m.ok(runFusionctl(t, 0, "operator", "manifests", "--image", "registry.example/fusionctl:1"), "apply",
+			"--server-side", "-f", "-")
+		m.ok("", "wait", "--for=condition=Established", "crd/fusedcontrolplanes.kubefusion.dev",
+			"crd/controlplanehosts.kubefusion.dev", "--timeout=2m")
+		o := m.startOperator()
+		text, err := os.ReadFile(f.SpecFile)
+		must(t, err)
+		name, host := f.Plan.Name, f.nodes[0].Name
+		m.ok(string(text)+"  target: systemd\n  repair: Repair\n", "apply", "--server-side", "-f", "-")
+		m.awaits(name, ".status.conditions[?(@.type=='Degraded')].message", "has no agent yet")
+
+		f.startAgent(m, name)
+		request := ""
+		f.Eventually("the agent asks for a certificate", func(context.Context) error {
+			out, err := m.kubectl("", "get", "csr", "-o", "name")
+			if err == nil && strings.TrimSpace(out) == "" {
+				err = fmt.Errorf("there is no request")
+			}
+			request = strings.TrimSpace(out)
+			return err
+		})
+		m.ok("", "certificate", "approve", request)
+
+		// What is done by hand: permissions of the joint controllers.
+		s := f.goesOn(m, o, name)
+		progress := messageOf(&s, api.ConditionProgressing)
+		_, word, found := strings.Cut(progress, api.AnnotationDone+"=")
+		if s.Phase != api.Waiting || !found || !strings.Contains(progress, "allow user fusionctl-controllers") {
+			t.Fatalf("%s: %s", s.Phase, progress)
+		}
+		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f", filepath.Join(tree, "legacy-access.yaml"))
+		m.ok("", "annotate", "--overwrite", "fcp", name, api.AnnotationDone+"="+word)
+		m.awaits(name, ".status.phase", "Progressing")
+		if s = f.goesOn(m, o, name); s.Phase != api.Running {
+			t.Fatalf("%s: %s", s.Phase, messageOf(&s, api.ConditionProgressing))
+		}
+		f.deploy(pair.Modern, "modern", 2, serves())
+		f.awaitReady("modern", 2)
+		f.same(before, "in fusion")
+		f.install(f.SpecFile, "/root/spec.yaml", "0600")
+		if out := f.run("fusionctl", "etcd", "check", "/root/spec.yaml"); !strings.Contains(out, "0 errors") {
+			t.Errorf("the stores in fusion: %s", out)
+		}
+
+		// The agent's rights.
+		as := "--as=" + api.AgentUser(name, host)
+		for what, want := range map[string]string{"get secrets/fusionctl-host-" + host: "yes",
+			"get secrets/fusionctl-record": "no", "list secrets": "no", "get secrets/fusionctl-host-other": "no",
+			"get controlplanehosts.kubefusion.dev/" + host: "yes", "update controlplanehosts.kubefusion.dev/" + host: "no",
+			"create pods": "no", "list controlplanehosts.kubefusion.dev": "no"} {
+			out, err := m.kubectl("", append([]string{"--namespace", name, "auth", "can-i", as},
+				strings.Fields(what)...)...)
+			if (err == nil) != (want == "yes") {
+				t.Errorf("the agent may %s: %s, %v; want %s", what, out, err, want)
+			}
+		}
+
+		// Drift.
+		const unit = "/etc/systemd/system/kube-controller-manager-modern.service"
+		was := f.run("cat", unit)
+		f.run("sh", "-c", "echo '# by hand' >> "+unit)
+		f.run("systemctl", "stop", "kube-controller-manager-modern")
+		f.Eventually("the unit is put back, and started", func(ctx context.Context) error {
+			if is := f.run("cat", unit); is != was {
+				return fmt.Errorf("the unit is\n%s", is)
+			}
+			out, err := f.nodes[0].Run(ctx, "systemctl", "is-active", "kube-controller-manager-modern")
+			if err != nil {
+				return fmt.Errorf("the unit is %s", out)
+			}
+			return nil
+		})
+		if out := f.run("sh", "-c", "cat /var/lib/fusionctl/agent/replaced/*"); !strings.Contains(out, "# by hand") {
+			t.Errorf("what was there is not kept: %s", out)
+		}
+
+		// An edit, and one whose server does not start.
+		edit := func(modern string) {
+			m.ok("", "patch", "fcp", name, "--type=merge", "-p", `{"spec":{"modern":`+modern+`}}`)
+		}
+		edit(`{"apiServer":{"extraArgs":[{"name":"v","value":"3"}]}}`)
+		m.awaits(name, ".status.history[1].to", "modern")
+		if s = f.goesOn(m, o, name); s.Phase != api.Running {
+			t.Fatalf("%s: %s", s.Phase, messageOf(&s, api.ConditionProgressing))
+		}
+		if out := f.run("pgrep", "-af", "kube-apiserver.*--v=3"); out == "" {
+			t.Error("the modern API server runs without the new argument")
+		}
+		good := s.Runs
+		o.kill()
+		o.start("--step-limit", "90s")
+		for _, program := range []string{"kube-apiserver", "kube-controller-manager"} {
+			file := "/opt/kubernetes/1.36.9/bin/" + program
+			must(t, f.nodes[0].WriteFile(file, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+		}
+		edit(`{"version":"1.36.9"}`)
+		start := time.Now()
+		f.Eventually("the bad upgrade goes back", func(context.Context) error {
+			s = m.statusOf(name)
+			if len(s.History) < 3 || s.History[0].Error == "" {
+				return fmt.Errorf("%s, %+v: %s; %s", s.Phase, s.Transition, messageOf(&s, api.ConditionProgressing),
+					messageOf(&s, api.ConditionDegraded))
+			}
+			return nil
+		})
+		t.Logf("it went back after %s: %s", time.Since(start).Round(time.Second), s.History[0].Error)
+		if s.Runs != good || !strings.Contains(messageOf(&s, api.ConditionDegraded), "WentBack") {
+			t.Errorf("after it went back: %s, want %s: %+v", s.Runs, good, s.Conditions)
+		}
+		f.Eventually("what was before serves", func(ctx context.Context) error {
+			_, err := f.pods(ctx, "modern")
+			return err
+		})
+		f.awaitReady("modern", 2)
+		f.same(before, "after a bad upgrade went back")
+		provedOnNodes(t, "1.15.12", "1.36.3",
+			"a cluster whose control plane runs as units of systemd goes into fusion as an object of a management "+
+				"cluster, through the agent of its host: its pods have the UIDs, containers and restart counts that "+
+				"they had; an upgrade that does not start goes back by itself")
+	}, fusionctlEnv)
+}
