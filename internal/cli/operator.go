@@ -36,8 +36,8 @@ list of steps, each verified before the next one begins, and rolled back when a 
 nothing; the status says why. Progress is kept in a Secret of the control plane, so that a restarted operator resumes
 or rolls back.
 
-get, plan, approve, history and back are for people: they read these objects, and write their annotations. A link to
-this program named kubectl-fusion has them as kubectl fusion get, and so on.
+get, plan, approve, history, back, done and report are for people: they read these objects, and write their annotations.
+A link to this program named kubectl-fusion has them as kubectl fusion get, and so on.
 
 One process at a time acts, the one that holds the lease fusionctl-operator in --namespace. Metrics are served at
 --metrics-listen, without TLS, on loopback.

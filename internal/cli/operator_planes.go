@@ -193,9 +193,11 @@ func runPlanesDone(ctx context.Context, req planesRequest, streams Streams) erro
 		if err != nil {
 			return "", err
 		}
-		if digest, _, _ := strings.Cut(word, "."); req.plan != "" && req.plan == digest {
-			req.plan = word // it names the plan alone
+		digest, _, _ := strings.Cut(word, ".")
+		if req.plan != "" && req.plan != digest {
+			return "", usagef("--plan %q: it is about plan %s", req.plan, digest)
 		}
+		req.plan = "" // it was compared
 		return word, nil
 	}, func(f *api.FusedControlPlane) string {
 		return fmt.Sprintf("Was this done for %s?", f.Name)

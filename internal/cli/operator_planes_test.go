@@ -229,6 +229,30 @@ func TestApprovalsAreOfAPlan(t *testing.T) {
 	}
 }
 
+// TestAStepByHandIsConfirmed: the word that the condition asks for is written, and none where no step waits.
+func TestAStepByHandIsConfirmed(t *testing.T) {
+	t.Parallel()
+	m, kubeconfig := newManagement(t, map[string]object{"prod": {"phase": "Waiting", "plan": wants,
+		"conditions": []object{{"type": "Progressing", "status": "False", "reason": "ByHand",
+			"message":            "allow user x; then kubectl annotate --overwrite fcp prod kubefusion.dev/done=" + wants + ".017",
+			"lastTransitionTime": "2026-01-02T03:04:05Z"}}},
+		"idle": {"phase": "Waiting", "plan": wants}})
+	for words, want := range map[string]string{
+		"done idle --yes":                 "no step of it waits for a person",
+		"done prod":                       "--yes is required",
+		"done prod --yes --plan " + runs:  "it is about plan " + wants,
+		"done prod --yes --plan " + wants: "",
+	} {
+		code, _, stderr := plugin(t, kubeconfig, strings.Fields(words)...)
+		if (code == 0) != (want == "") || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit %d, %s; want %q", words, code, stderr, want)
+		}
+	}
+	if want := []string{"prod kubefusion.dev/done=" + wants + ".017"}; !slices.Equal(m.patches, want) {
+		t.Errorf("written: %q, want %q", m.patches, want)
+	}
+}
+
 // TestThePluginPlans: steps are from the record to the spec. A record that may not be read is not taken for none, by
 // which everything would be installed.
 func TestThePluginPlans(t *testing.T) {

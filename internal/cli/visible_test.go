@@ -233,7 +233,11 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"operator history":   {{"--kubeconfig", management}},
 		"operator approve": {{"w", "--yes", "--kubeconfig", management},
 			{"p", "--yes", "--kubeconfig", management}},
-		"operator back": {{"p", "--yes", "--kubeconfig", management}, {"w", "--yes", "--kubeconfig", management}},
+		"operator back":   {{"p", "--yes", "--kubeconfig", management}, {"w", "--yes", "--kubeconfig", management}},
+		"operator done":   {{"w", "--yes", "--kubeconfig", management}, {"p", "--yes", "--kubeconfig", management}},
+		"operator report": {{"w", "--kubeconfig", management}, {"none", "--kubeconfig", management}},
+		"agent": {{"--plane", evil, "--host", evil}, {"--plane", "p", "--host", "h", "--kubeconfig", auditPlan},
+			{"--plane", "p", "--host", "h", "--kubeconfig", kubeconfig, "--state-dir", evil}},
 		"crd webhook manifests": {{"--rules", filepath.Dir(rules), "--image", evil, "--ca", certificate, "--for",
 			"1.36"}},
 	}

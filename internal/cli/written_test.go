@@ -32,6 +32,7 @@ var writers = map[string][]string{
 	"crd undo":          {"journal"},
 	"etcd backup":       {"out"},
 	"etcd restore":      {"data-dir"},
+	"operator report":   {"output"},
 	"etcd move plan":    {"out"},
 	"etcd move apply":   {"journal", "backup"},
 	"etcd move undo":    {"journal", "backup"},
@@ -74,6 +75,7 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubeconfig := fakeServer(t, "")
+	_, management := newManagement(t, fourPlanes())
 	for _, umask := range []string{"000", "077"} {
 		t.Run("umask "+umask, func(t *testing.T) {
 			dir := t.TempDir()
@@ -121,6 +123,7 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 			}
 			run([]int{0, 3}, "report", "spec.yaml", "-o", "report.html")
 			run([]int{0, 3}, "report", "spec.yaml", "-o", "report.md")
+			run([]int{0, 3}, "operator", "report", "good", "-o", "object.html", "--kubeconfig", management)
 			run([]int{0}, "policy", "generate", "spec.yaml", "--out", "generated.jsonl")
 			run([]int{0, 3}, "policy", "validate", "policy.jsonl", "--fix")
 			run([]int{0, 3}, "crd", "plan", "pizzas.g.example", "--kubeconfig", kubeconfig, "--storage", "v1", "--out",
@@ -160,7 +163,8 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 				"install.steps": "0600", "install.steps.journal": "0600", "crd.plan": "0600",
 				"crd.plan.journal": "0600", "move.plan": "0600", "move.plan.journal": "0600",
 				"move.plan.backup": "0600", "report.html": "0600", "report.md": "0600",
-				"pki": "d0700", "rendered-static-pod": "d0700", "rendered-systemd": "d0700",
+				"object.html": "0600",
+				"pki":         "d0700", "rendered-static-pod": "d0700", "rendered-systemd": "d0700",
 				"rendered-hosted": "d0700", "backups": "d0700", "member": "d0700",
 			} {
 				if got[file] != want {

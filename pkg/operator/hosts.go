@@ -153,8 +153,8 @@ const agentSilent = 2*api.AgentPulse + time.Minute
 // pulse is what an agent last wrote of when it was there, and when the operator saw another one before it.
 type pulse struct{ seen, at time.Time }
 
-// lately reports whether an agent has written within a time: by its clock, or by that of this machine, since the two may
-// differ.
+// lately reports whether an agent has written within a time: by its clock, or by that of this machine, since the two
+// may differ.
 func (r *Reconciler) lately(h *api.ControlPlaneHost, within time.Duration) bool {
 	now, seen := r.Now(), h.Status.Seen.Time
 	r.mu.Lock()

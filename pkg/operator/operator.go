@@ -38,8 +38,8 @@ import (
 // LeaseName is the lease of the operator that acts.
 const LeaseName = "fusionctl-operator"
 
-// lookers are how many control planes are looked at beside those whose transitions go on: a look at stores that are read
-// as a whole takes long.
+// lookers are how many control planes are looked at beside those whose transitions go on: a look at stores that are
+// read as a whole takes long.
 const lookers = 3
 
 // Options say how the operator runs.

@@ -149,7 +149,8 @@ func Undoable(f *api.FusedControlPlane) (digest string, err error) {
 	return t.Plan, nil
 }
 
-// installsOnHosts reports whether an installation of a control plane can be undone: on hosts there was something before.
+// installsOnHosts reports whether an installation of a control plane can be undone: on hosts there was something
+// before.
 func installsOnHosts(f *api.FusedControlPlane) bool {
 	file, err := f.File()
 	return err == nil && file.Spec.OnHosts()

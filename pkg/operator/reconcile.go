@@ -130,8 +130,8 @@ func (p *plane) act(ctx context.Context) (time.Duration, error) {
 	}
 	switch v := &p.verdict; {
 	case p.record.Runs == v.digest && p.restores() != "" && onHosts(v.target):
-		p.refuse("NoRestore", "the annotation "+api.AnnotationRestore+" is for stores that run as pods: fusionctl etcd "+
-			"restore puts back those of hosts")
+		p.refuse("NoRestore", "the annotation "+api.AnnotationRestore+" is for stores that run as pods: fusionctl "+
+			"etcd restore puts back those of hosts")
 		return p.steady(ctx)
 	case p.record.Runs == v.digest && p.restores() != "":
 		return p.beginRestore(ctx, p.restores())

@@ -86,7 +86,8 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 		cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(csr,
 			&api.ControlPlaneHost{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "cp-1"}}).Build()
 		at := types.NamespacedName{Name: "csr"}
-		if _, err := (&Requests{Client: cluster}).Reconcile(t.Context(), reconcile.Request{NamespacedName: at}); err != nil {
+		requests := &Requests{Client: cluster}
+		if _, err := requests.Reconcile(t.Context(), reconcile.Request{NamespacedName: at}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if err := cluster.Get(t.Context(), at, csr); err != nil {

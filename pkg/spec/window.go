@@ -7,7 +7,8 @@ import (
 
 // Window is a time in which transitions may begin.
 type Window struct {
-	Schedule string `json:"schedule"`           // when it opens: five fields of cron, minute, hour, day, month, day of the week
+	// when it opens: five fields of cron, minute, hour, day, month, day of the week
+	Schedule string `json:"schedule"`
 	TimeZone string `json:"timeZone,omitempty"` // of the schedule, as Europe/Berlin; default UTC
 	Duration string `json:"duration"`           // for how long, as 4h or 90m; at most 168h
 }

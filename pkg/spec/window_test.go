@@ -31,9 +31,9 @@ func TestWindowsOpenAndClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		open, next, err := WindowAt([]Window{night, weekend}, at)
-		if err != nil || open != test.open || !open && next.UTC().Format(time.RFC3339) != test.next {
-			t.Errorf("at %s: %v, next %s, %v; want %v, %s", test.at, open, next.UTC().Format(time.RFC3339), err, test.open,
-				test.next)
+		opens := next.UTC().Format(time.RFC3339)
+		if err != nil || open != test.open || !open && opens != test.next {
+			t.Errorf("at %s: %v, next %s, %v; want %v, %s", test.at, open, opens, err, test.open, test.next)
 		}
 	}
 	if open, _, err := WindowAt(nil, time.Time{}); !open || err != nil {

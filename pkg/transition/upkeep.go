@@ -10,8 +10,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// Upkeep is what of a plan is on a host while no transition goes on: a component, or the kubelet of a node. Whoever
-// looks after the host compares it, and may put it back. Plain data, and JSON.
+// Upkeep is what of a plan is on a host while no transition goes on: a component, or the kubelet of a node. An
+// agent of the host compares it, and may put it back. Plain data, and JSON.
 type Upkeep struct {
 	Name string `json:"name"`
 	// Unit runs it, "" for a static pod. Program is what the unit starts, Args are its arguments.

@@ -161,7 +161,8 @@ func TestAgentOnARealHost(t *testing.T) {
 		as := "--as=" + api.AgentUser(name, host)
 		for what, want := range map[string]string{"get secrets/fusionctl-host-" + host: "yes",
 			"get secrets/fusionctl-record": "no", "list secrets": "no", "get secrets/fusionctl-host-other": "no",
-			"get controlplanehosts.kubefusion.dev/" + host: "yes", "update controlplanehosts.kubefusion.dev/" + host: "no",
+			"get controlplanehosts.kubefusion.dev/" + host:    "yes",
+			"update controlplanehosts.kubefusion.dev/" + host: "no",
 			"create pods": "no", "list controlplanehosts.kubefusion.dev": "no"} {
 			out, err := m.kubectl("", append([]string{"--namespace", name, "auth", "can-i", as},
 				strings.Fields(what)...)...)

@@ -318,12 +318,14 @@ func (a *agent) do(ctx context.Context, t *api.HostTask) remote.Answer {
 	limit := r.Limit(wait)
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it is still at work after %s", limit))
 	defer cancel()
-	answer := r.Answer(limited, &local.Host{Rehearsal: a.Rehearsal, Snapshots: a.Snapshots, Wait: wait, ByHand: func(text string) error {
+	here := &local.Host{Rehearsal: a.Rehearsal, Snapshots: a.Snapshots, Wait: wait}
+	here.ByHand = func(text string) error {
 		if t.ByHand {
 			return nil
 		}
 		return &remote.ByHandError{Text: text}
-	}}, a.Host)
+	}
+	answer := r.Answer(limited, here, a.Host)
 	if limited.Err() != nil && ctx.Err() == nil {
 		answer.Error = context.Cause(limited).Error() + ": " + answer.Error
 	}

@@ -70,7 +70,8 @@ func newWorld(t *testing.T, target render.Target, more map[string]any) *world {
 	}
 	of := string(text)
 	for _, further := range []struct{ was, is string }{
-		{"- {name: cp-1, address: 10.0.0.11}", "- {name: cp-1, address: 10.0.0.11}\n  - {name: cp-2, address: 10.0.0.12}"},
+		{"- {name: cp-1, address: 10.0.0.11}",
+			"- {name: cp-1, address: 10.0.0.11}\n  - {name: cp-2, address: 10.0.0.12}"},
 		{`["https://10.0.0.11:2479"]`, `["https://10.0.0.11:2479", "https://10.0.0.12:2479"]`},
 	} {
 		if !strings.Contains(of, further.was) {
@@ -472,8 +473,8 @@ func TestAgentsReadTheirOwnAlone(t *testing.T) {
 				t.Errorf("host %s: %v", host, rule)
 			}
 		}
-		if len(role.Rules) != 3 || len(binding.Subjects) != 1 || binding.Subjects[0].Name != api.AgentUser(planeName, host) ||
-			binding.RoleRef.Name != at.Name {
+		if len(role.Rules) != 3 || len(binding.Subjects) != 1 ||
+			binding.Subjects[0].Name != api.AgentUser(planeName, host) || binding.RoleRef.Name != at.Name {
 			t.Errorf("host %s: %+v, %+v", host, role.Rules, binding)
 		}
 		secret := &corev1.Secret{}

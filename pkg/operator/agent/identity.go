@@ -43,7 +43,8 @@ func (i Identity) Start(ctx context.Context) (*rest.Config, error) {
 		Name: "agent", Ctx: &ctx, CertificateStore: store, SignerName: certificates.KubeAPIServerClientSignerName,
 		GetUsages: certificate.DefaultKubeletClientGetUsages,
 		GetTemplate: func() *x509.CertificateRequest {
-			return &x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: []string{api.AgentGroup}}}
+			return &x509.CertificateRequest{Subject: pkix.Name{CommonName: user,
+				Organization: []string{api.AgentGroup}}}
 		},
 		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
 			if current == nil {

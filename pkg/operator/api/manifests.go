@@ -60,7 +60,7 @@ func rights() []any {
 		right(list("policy"), list("poddisruptionbudgets"), list("get", "create", "patch", "delete")),
 		right(list(""), list("pods"), list("list")),
 		right(list("events.k8s.io"), list("events"), list("create", "patch")),
-		// agents renew their certificates; the signer is that of client certificates, which gives none of system:masters
+		// agents renew their certificates; the signer is that of client certificates, and gives none of system:masters
 		right(list("certificates.k8s.io"), list("certificatesigningrequests"), list("get", "list", "watch")),
 		right(list("certificates.k8s.io"), list("certificatesigningrequests/approval"), list("update")),
 		map[string]any{"apiGroups": list("certificates.k8s.io"), "resources": list("signers"),
