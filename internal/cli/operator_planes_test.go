@@ -234,7 +234,7 @@ func TestAStepByHandIsConfirmed(t *testing.T) {
 	t.Parallel()
 	m, kubeconfig := newManagement(t, map[string]object{"prod": {"phase": "Waiting", "plan": wants,
 		"conditions": []object{{"type": "Progressing", "status": "False", "reason": "ByHand",
-			"message":            "allow user x; then kubectl annotate --overwrite fcp prod kubefusion.dev/done=" + wants + ".017",
+			"message":            "then kubectl annotate --overwrite fcp prod kubefusion.dev/done=" + wants + ".017",
 			"lastTransitionTime": "2026-01-02T03:04:05Z"}}},
 		"idle": {"phase": "Waiting", "plan": wants}})
 	for words, want := range map[string]string{

@@ -518,7 +518,7 @@ func FuzzServe(f *testing.F) {
 		var out bytes.Buffer
 		_ = Serve(t.Context(), bytes.NewReader(data), &out, func(Hello) (transition.Runner, error) { return nothing{}, nil })
 		for line := range bytes.Lines(out.Bytes()) {
-			var a answer
+			var a Answer
 			if err := json.Unmarshal(line, &a); err != nil {
 				t.Errorf("an answer %q: %v", line, err)
 			}
