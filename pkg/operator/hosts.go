@@ -119,7 +119,7 @@ func (r *Reconciler) put(ctx context.Context, name, host string, kind func(key s
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading the Secret of host %s: %w", host, err)
 	case there && !ours(secret, name):
-		return fmt.Errorf("Secret %w", foreign(secret, name))
+		return fmt.Errorf("the tasks: %w", foreign(secret, name))
 	case !there:
 		secret.ObjectMeta = metav1.ObjectMeta{Namespace: name, Name: api.TasksOf(host)}
 		mark(secret, name)

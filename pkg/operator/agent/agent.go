@@ -340,7 +340,7 @@ func (a *agent) entry(ctx context.Context, key, digest string, into any) error {
 		return fmt.Errorf("reading Secret %s: %w", at, err)
 	}
 	if err := api.Unpack(secret.Data[key], digest, into); err != nil {
-		return fmt.Errorf("Secret %s, %s: %w", at, key, err)
+		return fmt.Errorf("reading Secret %s, %s: %w", at, key, err)
 	}
 	return nil
 }
