@@ -281,7 +281,7 @@ func believed(servers *plan.APIServers) plan.ProxyHeaders {
 	return *servers.ProxyHeaders
 }
 
-// claims are headers by which a client could say who it is: those that a side believes of a front proxy, of either side.
+// claims are headers by which a client could say who it is: those that either side believes of a front proxy.
 type claims struct{ names, prefixes []string }
 
 func claimsOf(believed ...plan.ProxyHeaders) claims {

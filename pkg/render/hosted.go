@@ -32,8 +32,9 @@ func secretOf(c *plan.Component) string { return c.Name + "-files" }
 func secretFiles(p *plan.Plan, c *plan.Component) []secretFile {
 	var paths []string
 	for _, a := range c.Args {
-		if path.IsAbs(a.Value) && !plan.ReadsDirectory(a.Name) && a.Value != p.PolicyFile && a.Value != p.AuditPolicyFile &&
-			kubeconfigAt(p, c, a.Value) == nil && !(a.Name == "plan" && plan.SeesBoth(c.Kind)) &&
+		if path.IsAbs(a.Value) && !plan.ReadsDirectory(a.Name) && a.Value != p.PolicyFile &&
+			a.Value != p.AuditPolicyFile && kubeconfigAt(p, c, a.Value) == nil &&
+			!(a.Name == "plan" && plan.SeesBoth(c.Kind)) &&
 			mountOf(c, a.Value) != nil {
 			paths = append(paths, path.Clean(a.Value))
 		}

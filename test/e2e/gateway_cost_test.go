@@ -57,9 +57,9 @@ func httpClient(t testing.TB, kubeconfig string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// TestGatewayIsSmall: what the gateway's whole process holds while there are two thousand watches without events, of one
-// client or of as many with a connection each. docs/gateway.md has what was measured; the bounds are those beyond which
-// something is held for each watch that is not needed.
+// TestGatewayIsSmall: what the gateway's whole process holds while there are two thousand watches without events, of
+// one client or of as many with a connection each. docs/gateway.md has what was measured; the bounds are those beyond
+// which something is held for each watch that is not needed.
 func TestGatewayIsSmall(t *testing.T) {
 	t.Parallel()
 	const watches = 2000
@@ -108,16 +108,16 @@ func TestGatewayIsSmall(t *testing.T) {
 				body.Close()
 			}
 			g.Eventually("the watches have ended", func(ctx context.Context) error {
-				return g.ClientOf(g.url, "alice", "developers").Call(ctx, http.MethodGet, path+"?watch=1&timeoutSeconds=1",
-					nil, nil)
+				return g.ClientOf(g.url, "alice", "developers").Call(ctx, http.MethodGet,
+					path+"?watch=1&timeoutSeconds=1", nil, nil)
 			})
 		}
 	}
 }
 
-// BenchmarkGatewayOfRealServers compares the gateway with direct connections to real API servers, in turns: what it adds
-// to what they take. of-direct is the share of the throughput, one request after the other or, with clients, of as many
-// that ask as fast as they can.
+// BenchmarkGatewayOfRealServers compares the gateway with direct connections to real API servers, in turns: what it
+// adds to what they take. of-direct is the share of the throughput, one request after the other or, with clients, of as
+// many that ask as fast as they can.
 func BenchmarkGatewayOfRealServers(b *testing.B) {
 	const count = 10_000
 	g := startGateway(b, rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3",

@@ -150,8 +150,10 @@ func TestGatewayIsAnAPIServer(t *testing.T) {
 	m := &machinery{gatewayed: g, t: t, client: client, objects: []tried{
 		{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 			body: object{"apiVersion": "v1", "kind": "ConfigMap", "data": object{"a": "b"}}},
-		{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"},
-			body:  object{"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": object{"a": "b"}},
+		{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1",
+			Resource: "controllerrevisions"},
+			body: object{"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1,
+				"data": object{"a": "b"}},
 			sides: pair.Sides()},
 	}}
 	m.with("watch by labels", (*machinery).watchesByLabels)
@@ -407,7 +409,8 @@ func (m *machinery) definitions() {
 		if patch.subresource != "" {
 			of = append(of, patch.subresource)
 		}
-		_, err := parts.Patch(m.t.Context(), "bolt", types.MergePatchType, []byte(patch.body), metav1.PatchOptions{}, of...)
+		_, err := parts.Patch(m.t.Context(), "bolt", types.MergePatchType, []byte(patch.body), metav1.PatchOptions{},
+			of...)
 		must(m.t, err)
 		m.sees(next, "MODIFIED bolt")
 	}

@@ -39,8 +39,8 @@ func FuzzTokens(f *testing.F) {
 	})
 }
 
-// FuzzPatches: whatever a client sends as a patch, the side is sent no annotation of a side and no version of two, or the
-// patch is refused.
+// FuzzPatches: whatever a client sends as a patch, the side is sent no annotation of a side and no version of two, or
+// the patch is refused.
 func FuzzPatches(f *testing.F) {
 	for _, patch := range []string{`{"metadata":{"annotations":{"kubefusion.dev/side":"legacy"},"resourceVersion":"l1m2"}}`,
 		`[{"op":"add","path":"/metadata/annotations/kubefusion.dev~1side","value":"modern"}]`,
