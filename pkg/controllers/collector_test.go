@@ -299,6 +299,26 @@ func TestForegroundWaitsForBlockingDependents(t *testing.T) {
 	}
 }
 
+// A side of which discovery fails may have dependents that the graph does not have.
+func TestForegroundWaitsForBothSides(t *testing.T) {
+	for _, side := range pair.Sides() {
+		w := newWorld(t)
+		c, m := w.collector(Options{})
+		set := w.put(modern, "replicasets", "demo", "set")
+		finalized(w, modern, "replicasets/demo/set", metav1.FinalizerDeleteDependents)
+		w.see(t.Context(), m)
+		forget(m)
+		w.refuse = func(at pair.Side, r *http.Request) int { return code(at == side && r.URL.Path == "/apis", 500) }
+		if err := c.process(t.Context(), set.UID); err == nil || !w.has(modern, "replicasets", "demo", "set") {
+			t.Errorf("the owner goes while the %s side does not say what it serves (%v)", side, err)
+		}
+		w.refuse = func(pair.Side, *http.Request) int { return 0 }
+		if err := c.process(t.Context(), set.UID); err != nil || w.has(modern, "replicasets", "demo", "set") {
+			t.Errorf("the owner stays (%v)", err)
+		}
+	}
+}
+
 // An object of another namespace that refers to the owner does not keep it: a client may keep that one for ever.
 func TestForegroundWaitsForNoOtherNamespace(t *testing.T) {
 	w := newWorld(t)
