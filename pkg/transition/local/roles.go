@@ -223,6 +223,9 @@ type RolesReport struct {
 	// Kept is what the modern API server creates by itself, where it differs from what the legacy side has.
 	Kept []roles.Difference `json:"kept"`
 	roles.Proof
+	// Waking are bindings of the modern side's own, which no authorizer consults as long as a policy of ABAC decides
+	// there, by what they allow beyond what is copied once roles do.
+	Waking []roles.Waking `json:"waking"`
 }
 
 // ReportOfRoles is the name of the file.
@@ -264,7 +267,7 @@ func (s *roleStores) copy(ctx context.Context) (*RolesReport, error) {
 		}
 		if len(c.Create)+len(c.Change)+len(c.Remove) == 0 {
 			report := &RolesReport{Schema: "fusionctl/copied-roles/v1", Copies: []string{}, Kept: c.Kept,
-				Proof: s.proof(s.modern)}
+				Proof: s.proof(s.modern), Waking: roles.WakingOf(s.legacy, s.modern)}
 			for i := range s.legacy {
 				report.Copies = append(report.Copies, s.legacy[i].Key())
 			}

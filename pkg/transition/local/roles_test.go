@@ -190,7 +190,12 @@ func TestTheReportOfRoles(t *testing.T) {
 	core.Put(t, map[string][]byte{"/registry/clusterroles/view": boot("list"),
 		"/registry/clusterrolebindings/view": rbacObject("v1", "ClusterRoleBinding", "", "view",
 			strings.NewReplacer(`"Role"`, `"ClusterRole"`, `"reader"`, `"view"`).Replace(toReader))})
-	modern.Put(t, map[string][]byte{"/registry/clusterroles/view": boot("watch")})
+	modern.Put(t, map[string][]byte{"/registry/clusterroles/view": boot("watch"),
+		"/registry/clusterroles/planted": rbacObject("v1", "ClusterRole", "", "planted",
+			`"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]`),
+		"/registry/rolebindings/demo/planted": rbacObject("v1", "RoleBinding", "demo", "planted",
+			`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"planted"},`+
+				`"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"mallory"}]`)})
 	h := &Host{Snapshots: filepath.Join(t.TempDir(), "records")}
 	if err := h.copyRoles(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -206,6 +211,10 @@ func TestTheReportOfRoles(t *testing.T) {
 	if len(report.Copies) != 7 || len(report.Kept) != 1 || report.Kept[0].Key != "clusterroles/view" ||
 		fmt.Sprint(report.Lost) != "[User bob list pods]" || fmt.Sprint(report.Gained) != "[User bob watch pods]" {
 		t.Errorf("the report is %s", text)
+	}
+	if len(report.Waking) != 1 || report.Waking[0].Key != "rolebindings/demo/planted" ||
+		fmt.Sprint(report.Waking[0].Then) != "[User mallory * *.* in demo]" {
+		t.Errorf("what comes into force with roles: %+v", report.Waking)
 	}
 }
 

@@ -1,0 +1,60 @@
+package roles_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/policy/roles"
+)
+
+// TestBindingsThatWakeAreNamed: while an API server consults no roles, who may write bindings there binds what it likes.
+func TestBindingsThatWakeAreNamed(t *testing.T) {
+	object := func(kind, namespace, name string) roles.Object {
+		return roles.Object{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: kind},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	binding := func(kind, namespace, name, role string, subjects ...rbacv1.Subject) roles.Object {
+		o := object(kind, namespace, name)
+		o.RoleRef, o.Subjects = &rbacv1.RoleRef{Kind: "ClusterRole", Name: role}, subjects
+		return o
+	}
+	labelled := func(o roles.Object) roles.Object {
+		o.Labels = map[string]string{roles.Bootstrapping: "rbac-defaults"}
+		return o
+	}
+	user := func(name string) rbacv1.Subject { return rbacv1.Subject{Kind: "User", Name: name} }
+	admin, reader := object("ClusterRole", "", "admin"), object("ClusterRole", "", "reader")
+	admin.Rules = []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}}
+	reader.Rules = []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}
+	before := []roles.Object{reader, binding("RoleBinding", "dev", "alice-reads", "reader", user("alice"))}
+	copies, problems := roles.Copy(before, nil)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	changed := copies.Apply(nil)[1]
+	changed.Subjects = []rbacv1.Subject{user("mallory")}
+	for name, test := range map[string]struct {
+		there []roles.Object
+		want  string
+	}{
+		"copies":       {copies.Apply(nil), ""},
+		"what is had":  {[]roles.Object{reader, binding("RoleBinding", "dev", "b", "reader", user("alice"))}, ""},
+		"no role":      {[]roles.Object{binding("RoleBinding", "dev", "b", "admin", user("mallory"))}, ""},
+		"more":         {[]roles.Object{admin, binding("RoleBinding", "dev", "b", "admin", user("alice"))}, "rolebindings/dev/b"},
+		"elsewhere":    {[]roles.Object{reader, binding("RoleBinding", "ops", "b", "reader", user("alice"))}, "User alice get pods in ops"},
+		"everywhere":   {[]roles.Object{admin, binding("ClusterRoleBinding", "", "b", "admin", user("mallory"))}, "clusterrolebindings/b"},
+		"a label":      {[]roles.Object{admin, labelled(binding("RoleBinding", "dev", "b", "admin", user("system:x")))}, "rolebindings/dev/b"},
+		"a default":    {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "cluster-admin", "admin", rbacv1.Subject{Kind: "Group", Name: "system:masters"}))}, ""},
+		"not only one": {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "cluster-admin", "admin", rbacv1.Subject{Kind: "Group", Name: "system:masters"}, user("mallory")))}, "clusterrolebindings/cluster-admin"},
+		"an old copy":  {append([]roles.Object{reader}, changed), "User mallory get pods in dev"},
+	} {
+		got := roles.WakingOf(before, test.there)
+		if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || !strings.Contains(fmt.Sprint(got), test.want)) {
+			t.Errorf("%s: %v, want %q", name, got, test.want)
+		}
+	}
+}
