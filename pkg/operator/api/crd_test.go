@@ -62,9 +62,10 @@ type judge struct {
 	cel        *cel.Validator
 }
 
-func newJudge(t *testing.T) *judge {
+func newJudge(t *testing.T) *judge { return judgeOf(t, internalCRD(t)) }
+
+func judgeOf(t *testing.T, crd *apiextensions.CustomResourceDefinition) *judge {
 	t.Helper()
-	crd := internalCRD(t)
 	whole := crd.Spec.Validation
 	if whole == nil {
 		whole = crd.Spec.Versions[0].Schema
@@ -320,5 +321,37 @@ func TestTheVersionIsStored(t *testing.T) {
 	}
 	if v := CRD().Spec.Versions; len(v) != 1 || v[0].Name != Version || !v[0].Storage {
 		t.Errorf("versions %v", v)
+	}
+}
+
+// TestWhatAgentsReportIsBounded: the operator holds the objects of all hosts, and a host that is somebody else's by now
+// writes the status of its own.
+func TestWhatAgentsReportIsBounded(t *testing.T) {
+	j := judgeOf(t, internalOf(t, HostCRD()))
+	many := func(n int, of any) (list []any) {
+		for range n {
+			list = append(list, of)
+		}
+		return list
+	}
+	component := map[string]any{"name": "kube-apiserver", "ready": true,
+		"files": many(1024, map[string]any{"path": "/etc/kubernetes/x"})}
+	for name, test := range map[string]struct {
+		status map[string]any
+		wrong  string
+	}{
+		"as many as there may be": {map[string]any{"components": many(256, component)}, ""},
+		"components":              {map[string]any{"components": many(257, map[string]any{"name": "x", "ready": true})}, "256 items"},
+		"files": {map[string]any{"components": []any{map[string]any{"name": "x", "ready": true,
+			"files": many(1025, map[string]any{"path": "/x"})}}}, "1024 items"},
+		"an answer": {map[string]any{"task": map[string]any{"number": int64(1),
+			"answer": strings.Repeat("x", 256<<10+1)}}, "262144"},
+	} {
+		got := j.refuses(map[string]any{"apiVersion": Group + "/" + Version, "kind": HostKind,
+			"metadata": map[string]any{"name": "cp-1"}, "spec": map[string]any{"address": "10.0.0.11"},
+			"status": test.status})
+		if test.wrong == "" && len(got) > 0 || test.wrong != "" && !strings.Contains(strings.Join(got, "\n"), test.wrong) {
+			t.Errorf("%s: %.300q, want %q", name, got, test.wrong)
+		}
 	}
 }

@@ -166,6 +166,12 @@ func rows() map[string]row {
 			"a ServiceAccount has a namespace, and nothing else has one"}}},
 		"finding.Acceptance.rule": needed, "finding.Acceptance.reason": needed,
 
+		// An agent writes it, and the operator, which runs every control plane, holds it: an empty component is three
+		// bytes of an object, and two hundred in memory.
+		"HostStatus.components": {maxItems: 4 * limitItems},
+		"HostComponent.files":   {maxItems: 16 * limitItems},
+		"HostTaskStatus.answer": {maxLength: 256 << 10}, "HostTaskStatus.error": {maxLength: 64 << 10},
+
 		"Status.conditions": {key: "type"},
 		"v1.Condition.type": needed,
 		"v1.Condition.status": {required: true,
