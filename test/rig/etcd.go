@@ -122,7 +122,9 @@ func (r *Rig) StartEtcdMembers(name string, members int, apart bool) *Etcd {
 type EtcdRelease struct {
 	Minor   kubever.EtcdMinor
 	Version string // 3.4.21
-	program string
+	// OnRequest: it is of a folder etcd-3.N, and not the one that the rig runs everywhere.
+	OnRequest bool
+	program   string
 }
 
 // EtcdReleases lists the releases of etcd that are built, the oldest first: that of the folder etcd, and those on
@@ -143,6 +145,7 @@ func EtcdReleases(ctx context.Context) ([]EtcdRelease, error) {
 		if err != nil {
 			return nil, err
 		}
+		release.OnRequest = program != one
 		releases = append(releases, release)
 	}
 	slices.SortFunc(releases, func(a, b EtcdRelease) int {
