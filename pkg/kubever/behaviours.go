@@ -331,26 +331,3 @@ func (b Behaviour) fact() BehaviourFact {
 	}
 	return BehaviourFact{}
 }
-
-// EtcdMinor is the minor of an etcd release.
-type EtcdMinor struct{ Major, Minor int }
-
-func (m EtcdMinor) String() string { return strconv.Itoa(m.Major) + "." + strconv.Itoa(m.Minor) }
-
-// Before reports whether the minor is older than another one.
-func (m EtcdMinor) Before(o EtcdMinor) bool {
-	return m.Major < o.Major || m.Major == o.Major && m.Minor < o.Minor
-}
-
-// ParseEtcd reads the minor of an etcd release: "3.6.8", "v3.6", "3.5.21-vendor.1".
-func ParseEtcd(release string) (m EtcdMinor, ok bool) {
-	major, rest, ok := strings.Cut(strings.TrimPrefix(release, "v"), ".")
-	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
-	var errMajor, errMinor error
-	m.Major, errMajor = strconv.Atoi(major)
-	m.Minor, errMinor = strconv.Atoi(rest[:digits])
-	if !ok || errMajor != nil || errMinor != nil || m.Major < 0 {
-		return EtcdMinor{}, false
-	}
-	return m, true
-}

@@ -43,6 +43,32 @@ func TestEtcdProgress(t *testing.T) {
 	}
 }
 
+func TestEtcdPatches(t *testing.T) {
+	for release, want := range map[string]int{"3.6.8": 8, "v3.5.21-vendor.1": 21, "3.4": -1, "3.4-vendor.2": -1, "": -1,
+		"3.5.": -1, "3.5.x": -1, "three.5.1": -1} {
+		got, ok := EtcdPatch(release)
+		if ok != (want >= 0) || ok && got != want {
+			t.Errorf("EtcdPatch(%q) = %d, %t; want %d", release, got, ok, want)
+		}
+	}
+}
+
+// TestEtcdUpgradesAreOneMinorEach: etcd goes one minor at a time, so the ways form a line without gaps.
+func TestEtcdUpgradesAreOneMinorEach(t *testing.T) {
+	list := EtcdUpgrades()
+	for i, u := range list {
+		if u.To.Major != u.From.Major || u.To.Minor != u.From.Minor+1 || u.Why == "" || i > 0 && list[i-1].To != u.From {
+			t.Errorf("row %d: %+v; want one minor, from where the row before ends, and a reason", i, u)
+		}
+		if got, ok := EtcdUpgradeOf(u.From); !ok || got != u {
+			t.Errorf("EtcdUpgradeOf(%s) = %+v, %t", u.From, got, ok)
+		}
+	}
+	if _, ok := EtcdUpgradeOf(EtcdMinor{2, 3}); ok || len(list) == 0 {
+		t.Errorf("%d ways, and one from 2.3: %t", len(list), ok)
+	}
+}
+
 // Every minor has one way to hash a container: a release that is added to the tables needs a row.
 func TestEveryMinorHashesContainersInOneWay(t *testing.T) {
 	for _, minor := range Minors() {

@@ -25,6 +25,7 @@ var decoders = map[string]func(){
 	"deprecations.tsv":         func() { decodeFlags() },
 	"encryption-providers.tsv": func() { encryptionTable() },
 	"etcd-servers.tsv":         func() { etcdServerTable() },
+	"etcd.tsv":                 func() { etcdTable() },
 	"field-gates.tsv":          func() { decodeFieldGates() },
 	"fields.tsv":               func() { decodeFields() },
 	"flags.tsv":                func() { decodeFlags() },

@@ -44,6 +44,9 @@ func (b *builder) wayBack(phase Phase) {
 	if moves := Moves(b.from, b.to); len(moves) > 0 {
 		checks = append(checks, noKeysOf(b.to.Plan, moves, true)...)
 	}
+	if phase == Tidy {
+		checks = append(checks, b.etcdBack()...)
+	}
 	if len(checks) == 0 {
 		return
 	}
@@ -78,6 +81,7 @@ func (b *builder) prepare() {
 		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: "no key would stay behind in another store",
 			Do: &Action{Kind: RunChecks, Before: MoveChecks(b.from.Plan, b.to.Plan, moves)}})
 	}
+	b.etcdReady()
 	b.mayGo()
 	b.mayCopy()
 	p := b.from.Plan

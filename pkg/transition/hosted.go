@@ -22,7 +22,7 @@ func NewHosted(from, to *plan.Plan, facts Facts) (Transition, error) {
 	t := Transition{From: describe(setup(from)), To: describe(setup(to))}
 	h := hosted{from: from, to: to}
 	if from != nil && to != nil {
-		if reasons := append(refusePlans(from, to, facts), h.refuseElsewhere()...); len(reasons) > 0 {
+		if reasons := append(refusePlans(from, to, facts, anotherMinor), h.refuseElsewhere()...); len(reasons) > 0 {
 			return t, &RefusedError{Reasons: reasons}
 		}
 		h.moved = Moves(setup(from), setup(to))
@@ -74,6 +74,15 @@ func (s *Step) changesWorkload(name string) bool {
 		}
 	}
 	return false
+}
+
+// anotherMinor: pods of members roll as their StatefulSet does it, and nothing looks at all of them after each.
+func anotherMinor(was, is *plan.Store) string {
+	if sameEtcd(was.Managed.Version, is.Managed.Version) {
+		return ""
+	}
+	return fmt.Sprintf("store %q: etcd %s and %s: members that are pods stay at one minor", was.Name, was.Managed.Version,
+		is.Managed.Version)
 }
 
 // hosted collects the steps of a hosted transition.

@@ -144,11 +144,13 @@ func (b *builder) stopAll(changes []change) {
 // stores starts members, all of a new store before the first is waited for: one alone is not healthy.
 func (b *builder) stores() {
 	var anew []change
+	minors := b.etcdMinors()
 	for _, c := range b.changed(etcd) {
 		switch {
 		case c.is == nil:
 		case c.was == nil:
 			anew = append(anew, c)
+		case minorOf(minors, c.is.Component) != nil: // store by store, below
 		default:
 			b.startOne(Stores, c, true)
 		}
@@ -159,6 +161,11 @@ func (b *builder) stores() {
 			b.add(Step{Phase: Stores, Host: c.is.Component.Host, Title: "wait for " + c.is.Component.Name,
 				Do: &Action{Kind: RunChecks, Before: ready}})
 		}
+	}
+	for _, m := range minors {
+		b.changeMinor(m, slices.DeleteFunc(b.changed(etcd), func(c change) bool {
+			return c.is == nil || c.was == nil || c.is.Component.Store != m.store.Name
+		}))
 	}
 }
 

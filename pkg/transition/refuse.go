@@ -38,11 +38,12 @@ func refuse(from, to Setup, facts Facts) []string {
 	if from.Plan == nil || to.Plan == nil || len(reasons) > 0 {
 		return reasons
 	}
-	return refusePlans(from.Plan, to.Plan, facts)
+	return refusePlans(from.Plan, to.Plan, facts, refuseEtcd)
 }
 
-// refusePlans lists what stands against going from one plan to another, wherever their components run.
-func refusePlans(a, b *plan.Plan, facts Facts) []string {
+// refusePlans lists what stands against going from one plan to another, wherever their components run; etcd what stands
+// against other releases of members.
+func refusePlans(a, b *plan.Plan, facts Facts, etcd func(was, is *plan.Store) string) []string {
 	var reasons []string
 	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	if a.Name != b.Name {
@@ -63,7 +64,7 @@ func refusePlans(a, b *plan.Plan, facts Facts) []string {
 	for _, side := range pair.Sides() {
 		reasons = append(reasons, refuseSide(a, b, side, facts)...)
 	}
-	return append(reasons, refuseStores(a, b)...)
+	return append(reasons, refuseStores(a, b, etcd)...)
 }
 
 func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
@@ -128,7 +129,7 @@ func movesOf(a, b *plan.Plan, side pair.Side) []Move {
 	return moves
 }
 
-func refuseStores(a, b *plan.Plan) []string {
+func refuseStores(a, b *plan.Plan, etcd func(was, is *plan.Store) string) []string {
 	var reasons []string
 	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	for i := range a.Stores {
@@ -142,9 +143,8 @@ func refuseStores(a, b *plan.Plan) []string {
 			add("store %q: run by one of the plans only: its members would run twice, or not at all", was.Name)
 		case was.Managed != nil && was.Managed.DataDir != is.Managed.DataDir:
 			add("store %q: %s and %s: its data would stay behind", was.Name, was.Managed.DataDir, is.Managed.DataDir)
-		case was.Managed != nil && !sameEtcd(was.Managed.Version, is.Managed.Version):
-			add("store %q: etcd %s and %s: what another minor has written has no way back but a snapshot", was.Name,
-				was.Managed.Version, is.Managed.Version)
+		case was.Managed != nil && etcd(was, is) != "":
+			add("%s", etcd(was, is))
 		}
 	}
 	return reasons

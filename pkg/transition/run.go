@@ -204,6 +204,11 @@ func Perform(ctx context.Context, r Runner, host string, a *Action) error {
 	if err := checkAll(ctx, r, host, a.Before); err != nil {
 		return err
 	}
+	if a.First != nil {
+		if err := perform(ctx, r, host, a.First); err != nil {
+			return err
+		}
+	}
 	if a.Kind != RunChecks {
 		if err := r.Do(ctx, host, a); err != nil {
 			return err

@@ -110,28 +110,36 @@ const (
 	// CopyRoles gives the modern side copies of Roles, RemoveRoles takes them away.
 	CopyRoles   Kind = "copy roles"
 	RemoveRoles Kind = "remove roles"
-	RunChecks   Kind = "check" // nothing but Before
-	ByHand      Kind = "by hand"
+	// RaiseStore lets the members of a store agree on the newer of two minors, LowerStore on the older one, before one
+	// of them comes back to that.
+	RaiseStore Kind = "raise store"
+	LowerStore Kind = "lower store"
+	RunChecks  Kind = "check" // nothing but Before
+	ByHand     Kind = "by hand"
 )
 
 // Action changes one thing. It is idempotent: done already, it changes nothing.
 type Action struct {
 	Kind Kind `json:"kind"`
 	// Before are checks without which nothing is done, After are those that verify it.
-	Before []Check     `json:"before,omitempty"`
-	After  []Check     `json:"after,omitempty"`
-	File   *File       `json:"file,omitempty"` // of PutFile; of RemoveFile, the file that is removed
-	Was    *File       `json:"was,omitempty"`  // of PutFile: what it replaces, nil for none
-	Unit   string      `json:"unit,omitempty"`
-	Store  *plan.Store `json:"store,omitempty"`
-	Marks  *Marks      `json:"marks,omitempty"`
-	Node   *Node       `json:"node,omitempty"`
+	Before []Check `json:"before,omitempty"`
+	// First is done before it, after Before, where the two belong together: a process that is killed in between does
+	// both again.
+	First *Action     `json:"first,omitempty"`
+	After []Check     `json:"after,omitempty"`
+	File  *File       `json:"file,omitempty"` // of PutFile; of RemoveFile, the file that is removed
+	Was   *File       `json:"was,omitempty"`  // of PutFile: what it replaces, nil for none
+	Unit  string      `json:"unit,omitempty"`
+	Store *plan.Store `json:"store,omitempty"`
+	Marks *Marks      `json:"marks,omitempty"`
+	Node  *Node       `json:"node,omitempty"`
 	// Workload is what ApplyObjects and RemoveObjects are about.
 	Workload *Workload `json:"workload,omitempty"`
 	Member   *Member   `json:"member,omitempty"`  // of RestoreMember and PutBackMember
 	Text     string    `json:"text,omitempty"`    // what a person does
 	Objects  *Objects  `json:"objects,omitempty"` // of HandOver and HandBack
 	Roles    *Roles    `json:"roles,omitempty"`   // of CopyRoles and RemoveRoles
+	Members  *Members  `json:"members,omitempty"` // of RaiseStore and LowerStore
 }
 
 // Workload is a component of a hosted plan.
@@ -191,28 +199,30 @@ type File struct {
 type CheckKind string
 
 const (
-	FileIs      CheckKind = "file is"      // File, content and mode, or absent when it is nil
-	Executable  CheckKind = "program"      // Path is there and executable
-	Certificate CheckKind = "certificate"  // is there, valid, and for these names
-	Ready       CheckKind = "ready"        // the probe is answered, and an API server is of Version
-	Gone        CheckKind = "gone"         // no process listens there
-	Runs        CheckKind = "runs with"    // Program runs, and each of its processes but Others has Args
-	StoresAgree CheckKind = "stores agree" // with Map: complete, and no error but those that Accept covers
-	NoKeys      CheckKind = "no keys"      // below Keys in Stores
-	Settled     CheckKind = "settled"      // no namespace that has Marks is being deleted
-	Released    CheckKind = "released"     // there are no Marks
-	Program     CheckKind = "kubelet"      // Path is a kubelet of Version
-	RolledOut   CheckKind = "rolled out"   // every pod of Workload is there as it is to be, and ready
-	NoPods      CheckKind = "no pods"      // of Workload
-	MemberIs    CheckKind = "member is"    // restored, or put Back
-	NodeRights  CheckKind = "node rights"  // the modern API server allows Node's kubelet what it needs
-	NodeReady   CheckKind = "node ready"   // for both sides, with a kubelet of Node.To, and heartbeats are seen
-	NodePods    CheckKind = "node pods"    // those recorded; what was predicted has restarted, and nothing else
-	Budgets     CheckKind = "budgets"      // what restarts on Node breaks no PodDisruptionBudget of those Asked
-	MayGo       CheckKind = "may go"       // nothing stands against handing Objects over, or back
-	RolesMayGo  CheckKind = "roles may go" // nothing stands against copying Roles
-	RolesEqual  CheckKind = "roles equal"  // every subject may do there what Roles allow it
-	Adopted     CheckKind = "adopted"      // the controllers there act for Objects; their pods are those of before
+	FileIs      CheckKind = "file is"       // File, content and mode, or absent when it is nil
+	Executable  CheckKind = "program"       // Path is there and executable
+	Certificate CheckKind = "certificate"   // is there, valid, and for these names
+	Ready       CheckKind = "ready"         // the probe is answered, and an API server is of Version
+	Gone        CheckKind = "gone"          // no process listens there
+	Runs        CheckKind = "runs with"     // Program runs, and each of its processes but Others has Args
+	StoresAgree CheckKind = "stores agree"  // with Map: complete, and no error but those that Accept covers
+	NoKeys      CheckKind = "no keys"       // below Keys in Stores
+	Settled     CheckKind = "settled"       // no namespace that has Marks is being deleted
+	Released    CheckKind = "released"      // there are no Marks
+	Program     CheckKind = "kubelet"       // Path is a kubelet of Version
+	RolledOut   CheckKind = "rolled out"    // every pod of Workload is there as it is to be, and ready
+	NoPods      CheckKind = "no pods"       // of Workload
+	MemberIs    CheckKind = "member is"     // restored, or put Back
+	NodeRights  CheckKind = "node rights"   // the modern API server allows Node's kubelet what it needs
+	NodeReady   CheckKind = "node ready"    // for both sides, with a kubelet of Node.To, and heartbeats are seen
+	NodePods    CheckKind = "node pods"     // those recorded; what was predicted has restarted, and nothing else
+	Budgets     CheckKind = "budgets"       // what restarts on Node breaks no PodDisruptionBudget of those Asked
+	MayGo       CheckKind = "may go"        // nothing stands against handing Objects over, or back
+	RolesMayGo  CheckKind = "roles may go"  // nothing stands against copying Roles
+	RolesEqual  CheckKind = "roles equal"   // every subject may do there what Roles allow it
+	MembersAre  CheckKind = "members"       // all Members are healthy, and have the versions that it says
+	MayComeBack CheckKind = "may come back" // Members have not agreed on the newer minor
+	Adopted     CheckKind = "adopted"       // the controllers there act for Objects; their pods are those of before
 )
 
 // Check is what is verified on a host.
@@ -243,5 +253,6 @@ type Check struct {
 	Asked       []Access             `json:"asked,omitempty"`
 	Objects     *Objects             `json:"objects,omitempty"`
 	Roles       *Roles               `json:"roles,omitempty"`
-	Hint        string               `json:"hint,omitempty"` // the way out when it fails
+	Members     *Members             `json:"members,omitempty"` // of MembersAre and MayComeBack
+	Hint        string               `json:"hint,omitempty"`    // the way out when it fails
 }

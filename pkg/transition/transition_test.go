@@ -92,6 +92,11 @@ func journeys(t *testing.T) map[string][2]Setup {
 		handing(t, splitExample, "deployments.apps", render.StaticPod)}
 	pairs["hand over, of units"] = [2]Setup{handing(t, splitExample, "", render.Systemd),
 		handing(t, splitExample, "deployments.apps", render.Systemd)}
+	for name, journey := range etcdJourneys(t) {
+		if strings.Contains(name, splitExample) {
+			pairs[name] = journey
+		}
+	}
 	for _, from := range kubever.Minors() {
 		for _, to := range []string{"1.24", "1.33", "1.36"} {
 			if from < 24 {
@@ -465,7 +470,7 @@ func TestRefusals(t *testing.T) {
 		}),
 		"want static-pod or systemd": with(func(p *plan.Plan) { p.Target = plan.Hosted }),
 		"run by one of the plans":    with(func(p *plan.Plan) { p.Stores[1].Managed = nil }),
-		"no way back but a snapshot": with(func(p *plan.Plan) {
+		"one minor at a time": with(func(p *plan.Plan) {
 			m := *p.Stores[1].Managed
 			m.Version = "3.4.1"
 			p.Stores[1].Managed = &m

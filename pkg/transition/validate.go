@@ -57,7 +57,8 @@ func (t *Transition) Validate() error {
 // back are the kinds that may be the inverse of one.
 var back = map[Kind][]Kind{PutFile: {PutFile, RemoveFile}, RemoveFile: {PutFile}, StartUnit: {StopUnit},
 	StopUnit: {StartUnit}, ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet},
-	HandOver: {HandBack}, CopyRoles: {RemoveRoles}, RemoveRoles: {CopyRoles}}
+	HandOver: {HandBack}, CopyRoles: {RemoveRoles}, RemoveRoles: {CopyRoles}, RaiseStore: {LowerStore},
+	LowerStore: {RaiseStore}}
 
 // aboutNodes are the checks that are about a node.
 var aboutNodes = []CheckKind{NodeRights, NodeReady, NodePods, Budgets}
@@ -95,6 +96,8 @@ func (a *Action) object() string {
 		return a.Objects.Record
 	case a.Roles != nil:
 		return a.Roles.names()
+	case a.Members != nil:
+		return a.Members.Store.Name
 	}
 	return a.Unit
 }
@@ -122,6 +125,8 @@ func (a *Action) changes() string {
 		return "copy " + a.Roles.names() + " to the modern side"
 	case RemoveRoles:
 		return "remove the copies of " + a.Roles.names() + " from the modern side"
+	case RaiseStore, LowerStore:
+		return "let the members of store " + a.Members.Store.Name + " agree on " + a.Members.Cluster
 	case HandOver, HandBack:
 		side := pair.Modern
 		if a.Kind == HandBack {
@@ -190,9 +195,23 @@ func (a *Action) validate() error {
 		if err := a.Roles.validate(); err != nil {
 			return err
 		}
+	case RaiseStore, LowerStore:
+		if err := a.Members.validate(); err != nil {
+			return err
+		}
+		if want := map[Kind]int{RaiseStore: 1, LowerStore: 0}[a.Kind]; a.Members.Cluster != a.Members.Minors[want] {
+			return fmt.Errorf("leads to %q, of %q", a.Members.Cluster, a.Members.Minors)
+		}
 	case RunChecks, ByHand:
 	default:
 		return fmt.Errorf("action %q: not known", a.Kind)
+	}
+	if a.First != nil && (a.First.Kind != LowerStore || a.First.First != nil) { // nothing else that no title says
+		return fmt.Errorf("does %q before it", a.First.Kind)
+	} else if a.First != nil {
+		if err := a.First.validate(); err != nil {
+			return err
+		}
 	}
 	for _, f := range []*File{a.File, a.Was} {
 		if f != nil && (!path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "/" ||
@@ -215,6 +234,7 @@ func (a *Action) validate() error {
 			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0) ||
 			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil ||
 			(c.Kind == RolesMayGo || c.Kind == RolesEqual) && c.Roles.validate() != nil ||
+			(c.Kind == MembersAre || c.Kind == MayComeBack) && c.Members.validate() != nil ||
 			(c.Kind == MayGo || c.Kind == Adopted) && c.Objects.validate() != nil
 		if c.Kind == FileIs && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) || incomplete {
 			return fmt.Errorf("check %q of %q: is incomplete", c.Kind, c.Path)

@@ -89,6 +89,17 @@ func (p *PKI) File(name string) string { return filepath.Join(p.dir, name) }
 
 // Serving writes NAME.crt and NAME.key for a server that is reached at the hosts, which are addresses or names.
 func (p *PKI) Serving(name string, hosts ...string) (certFile, keyFile string, err error) {
+	return p.write(name, servingTemplate(name, hosts))
+}
+
+// Peer writes NAME.crt and NAME.key for a member of an etcd, which is a server and a client of the other members.
+func (p *PKI) Peer(name string, hosts ...string) (certFile, keyFile string, err error) {
+	template := servingTemplate(name, hosts)
+	template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+	return p.write(name, template)
+}
+
+func servingTemplate(name string, hosts []string) *x509.Certificate {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
@@ -101,7 +112,7 @@ func (p *PKI) Serving(name string, hosts ...string) (certFile, keyFile string, e
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	return p.write(name, template)
+	return template
 }
 
 // Client writes NAME.crt and NAME.key for a client whom servers know as the user in the groups.

@@ -108,8 +108,8 @@ func Binary(program string, minor kubever.Minor) (string, error) {
 	return Program(program + "-" + minor.String())
 }
 
-// Program finds a program that `make rig` built: etcd, etcdctl and helm are of the release that the go.mod of their
-// folder names.
+// Program finds a program that `make rig` built: etcd, etcd-3.5, etcd-3.4, etcdctl and helm are of the release that the
+// go.mod of their folder names.
 // Errors: the file that is missing, and what makes it.
 func Program(name string) (string, error) {
 	root, err := moduleRoot()

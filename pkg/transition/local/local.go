@@ -84,6 +84,10 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return h.copyRoles(ctx, a.Roles)
 	case transition.RemoveRoles:
 		return h.removeRoles(ctx, a.Roles)
+	case transition.RaiseStore:
+		return h.raiseStore(ctx, a.Members)
+	case transition.LowerStore:
+		return h.lowerStore(ctx, a.Members)
 	case transition.ByHand:
 		return h.ByHand(a.Text)
 	}
@@ -217,6 +221,10 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return h.rolesMayGo(ctx, c.Roles)
 	case transition.RolesEqual:
 		return h.rolesEqual(ctx, c.Roles)
+	case transition.MembersAre:
+		return h.membersAre(ctx, c.Members)
+	case transition.MayComeBack:
+		return mayComeBack(ctx, c.Members)
 	case transition.MayGo:
 		return h.withObjects(ctx, c.Objects, (*handover.Job).Check)
 	case transition.Adopted:
