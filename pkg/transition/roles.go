@@ -69,8 +69,9 @@ func copied(p *plan.Plan) *kubever.HandOver {
 	return nil
 }
 
-// rolesOf is what is copied in a plan that has copies.
-func rolesOf(p *plan.Plan, set *kubever.HandOver) *Roles {
+// rolesOf is what is copied in a plan that has copies, as the legacy API server of a host authorizes: each reads a file
+// of its own.
+func rolesOf(p *plan.Plan, set *kubever.HandOver, host string) *Roles {
 	r := &Roles{Prefix: p.Prefix}
 	for _, key := range set.Keys {
 		row := p.Resource(key)
@@ -78,7 +79,7 @@ func rolesOf(p *plan.Plan, set *kubever.HandOver) *Roles {
 		r.Keys = append(r.Keys, RoleKey{Key: key, Name: row.Name, StoredAs: row.Modern.StoredAs})
 	}
 	for _, c := range p.ComponentsOf(pair.Legacy, kubever.APIServer) {
-		if c.Host != p.Hosts[0].Name {
+		if c.Host != host {
 			continue
 		}
 		modes := plan.AuthorizationModes(&c)
@@ -99,7 +100,24 @@ func refuseRoles(from, to Setup) []string {
 	if from.Plan == nil {
 		return []string{"spec.handedOver: roles are copied to a side that runs: install without them, then copy"}
 	}
-	return nil
+	p := to.Plan
+	first := rolesOf(p, set, p.Hosts[0].Name)
+	var reasons []string
+	for _, h := range p.Hosts[1:] {
+		r := rolesOf(p, set, h.Name)
+		if authorizes(p, h.Name) && (r.Stored != first.Stored || len(r.Policies) != len(first.Policies)) {
+			reasons = append(reasons, fmt.Sprintf("spec.handedOver: the legacy API servers of %s and %s do not authorize "+
+				"by the same modes, so that there is no one answer to what a subject may do", p.Hosts[0].Name, h.Name))
+		}
+	}
+	return reasons
+}
+
+// authorizes reports whether a host has a legacy API server.
+func authorizes(p *plan.Plan, host string) bool {
+	return slices.ContainsFunc(p.ComponentsOf(pair.Legacy, kubever.APIServer), func(c plan.Component) bool {
+		return c.Host == host
+	})
 }
 
 // roles copies roles, or takes the copies away, while all of the control plane runs: the modern API server of a plan
@@ -114,22 +132,33 @@ func (b *builder) roles() {
 		b.add(s)
 	}
 	if is == nil {
-		r := rolesOf(b.from.Plan, was)
+		r := rolesOf(b.from.Plan, was, b.from.Plan.Hosts[0].Name)
 		forth, back := &Action{Kind: RemoveRoles, Roles: r}, &Action{Kind: CopyRoles, Roles: r}
 		add(b.from.Plan, Step{Title: forth.changes(), Do: forth, Undo: back})
 		return
 	}
-	r := rolesOf(b.to.Plan, is)
+	r := rolesOf(b.to.Plan, is, b.to.Plan.Hosts[0].Name)
 	forth, back := &Action{Kind: CopyRoles, Roles: r}, &Action{Kind: RemoveRoles, Roles: r}
 	add(b.to.Plan, Step{Title: forth.changes(), Do: forth, Undo: back})
-	add(b.to.Plan, Step{Title: "the copies allow what " + r.names() + " of the legacy side allow", Do: &Action{
-		Kind: RunChecks, Before: []Check{{Kind: RolesEqual, Roles: r}}}})
+	first := r.Policies
+	for _, h := range b.to.Plan.Hosts {
+		r, hint := rolesOf(b.to.Plan, is, h.Name), ""
+		if h.Name != b.to.Plan.Hosts[0].Name {
+			if len(r.Policies) == 0 || !authorizes(b.to.Plan, h.Name) {
+				continue // it reads the stored ones alone
+			}
+			hint = fmt.Sprintf("the copies are of %s on %s: the policies of all legacy API servers have to allow the same",
+				strings.Join(first, ", "), b.to.Plan.Hosts[0].Name)
+		}
+		b.add(Step{Phase: HandingOver, Host: h.Name, Title: "the copies allow what " + r.names() + " of the legacy side " +
+			"allow", Do: &Action{Kind: RunChecks, Before: []Check{{Kind: RolesEqual, Roles: r, Hint: hint}}}})
+	}
 }
 
 // mayCopy looks before anything changes whether roles can be copied.
 func (b *builder) mayCopy() {
 	if is := copied(b.to.Plan); is != nil && copied(b.from.Plan) == nil {
-		r := rolesOf(b.to.Plan, is)
+		r := rolesOf(b.to.Plan, is, b.to.Plan.Hosts[0].Name)
 		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: r.names() + " can be copied", Do: &Action{
 			Kind: RunChecks, Before: []Check{{Kind: RolesMayGo, Roles: r,
 				Hint: "nothing was changed; fix it and run this again"}}}})

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
@@ -92,6 +94,43 @@ func TestRolesByWhichTheLegacySideAuthorizes(t *testing.T) {
 	}
 	if r := tr.Steps[0].Do.Before[0].Roles; r.Stored || !slices.Equal(r.Policies, []string{"/etc/abac.jsonl"}) {
 		t.Errorf("the roles are %+v", r)
+	}
+}
+
+// TestEachHostProvesItsOwnPolicy: the copies are of the first host's file, and every API server has one of its own.
+func TestEachHostProvesItsOwnPolicy(t *testing.T) {
+	text := example(t, threeHosts)
+	at := strings.Index(text, "  legacy:")
+	server := strings.Index(text[at:], "apiServer: {") + at + len("apiServer: {")
+	text = text[:server] + "extraArgs: [{name: authorization-mode, value: ABAC}, {name: authorization-policy-file, " +
+		"value: /etc/abac.jsonl}], " + text[server:]
+	copied := strings.Replace(text, "\nspec:\n", "\nspec:\n  handedOver: ["+
+		strings.Join(rbacResources(), ", ")+"]\n", 1)
+	from, to := Setup{planOf(t, threeHosts, text), render.Systemd}, Setup{planOf(t, threeHosts, copied), render.Systemd}
+	tr, err := New(from, to, Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var proven []string
+	for _, s := range tr.Steps {
+		if s.Do != nil && len(s.Do.Before) > 0 && s.Do.Before[0].Kind == RolesEqual {
+			proven = append(proven, s.Host)
+			if c := s.Do.Before[0]; !slices.Equal(c.Roles.Policies, []string{"/etc/abac.jsonl"}) ||
+				(c.Hint == "") != (s.Host == "cp-1") {
+				t.Errorf("on %s: %+v, %q", s.Host, c.Roles, c.Hint)
+			}
+		}
+	}
+	if !slices.Equal(proven, []string{"cp-1", "cp-2", "cp-3"}) {
+		t.Errorf("the policies of hosts %q are proven, want those of all", proven)
+	}
+	for i := range to.Plan.Components { // one that authorizes by what is stored
+		if c := &to.Plan.Components[i]; c.Host == "cp-2" && c.Side == pair.Legacy && c.Kind == kubever.APIServer {
+			c.Args = append(slices.Clone(c.Args), plan.Arg{Name: "authorization-mode", Value: "RBAC"})
+		}
+	}
+	if _, err := New(from, to, Facts{}); err == nil || !strings.Contains(err.Error(), "cp-1 and cp-2 do not authorize") {
+		t.Errorf("with another mode on one host: %v", err)
 	}
 }
 

@@ -254,6 +254,24 @@ func TestWhatStandsAgainstCopiesOfRoles(t *testing.T) {
 		}
 	}
 	_, _, r := rolesWorld(t)
+	h := &Host{Snapshots: filepath.Join(t.TempDir(), "records")}
+	if err := errors.Join(h.copyRoles(t.Context(), r), h.rolesEqual(t.Context(), r)); err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile(r.Policies[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", string(own) + "\n" + strings.ReplaceAll(string(own), "dave", "erin")} {
+		another := *r // the same as another host's API server has it: it allows less, or more
+		another.Policies = []string{filepath.Join(t.TempDir(), "abac.jsonl")}
+		if err := os.WriteFile(another.Policies[0], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.rolesEqual(t.Context(), &another); err == nil || !strings.Contains(err.Error(), "abac:user:") {
+			t.Errorf("with the policy %q on another host: %v, want the difference named", text, err)
+		}
+	}
 	r.Policies = []string{filepath.Join(t.TempDir(), "none")}
 	if err := (&Host{Snapshots: t.TempDir()}).rolesMayGo(t.Context(), r); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without its policy: %v", err)
