@@ -28,7 +28,7 @@ const noSpec = "none"
 type transitionRequest struct {
 	from, to             string // specs
 	fromTarget, toTarget string
-	readStores           bool
+	readStores, prepare  bool
 	file                 string // of the transition
 	journal, rehearse    string
 	snapshots            string
@@ -70,7 +70,8 @@ Nothing is changed; --out writes the steps for apply.
 Exit codes: 0 done, 1 a store could not be read, 2 bad usage, a bad spec, or no transition leads there, 3 the stores do
 not agree with TO.`,
 		Example: `  fusionctl transition plan none fused.yaml --out install.steps
-  fusionctl transition plan fused.yaml upgraded.yaml --read-stores --out up.steps`,
+  fusionctl transition plan fused.yaml upgraded.yaml --read-stores --out up.steps
+  fusionctl transition plan upgraded.yaml fused.yaml --read-stores --prepare --out back.steps`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.from, req.to = args[0], args[1]
@@ -84,6 +85,9 @@ not agree with TO.`,
 	cmd.Flags().BoolVar(&req.readStores, "read-stores", false,
 		"read the stores: a new minor has to decode every object in them, and what is to lie in another store must\n"+
 			"have no key where it lies")
+	cmd.Flags().BoolVar(&req.prepare, "prepare", false,
+		"write objects again that another modern minor does not read, where nothing of them is lost, while no modern\n"+
+			"API server runs: on the way to TO, and on the way back")
 	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
@@ -173,9 +177,9 @@ func runTransitionPlan(ctx context.Context, req transitionRequest, streams Strea
 	if err != nil {
 		return err
 	}
-	var facts transition.Facts
+	facts := transition.Facts{Prepare: req.prepare}
 	if req.readStores {
-		if facts, err = readFacts(ctx, from, to, streams); err != nil {
+		if facts, err = readFacts(ctx, from, to, req.prepare, streams); err != nil {
 			return err
 		}
 	}
@@ -421,15 +425,19 @@ func runTransitionStatus(req transitionRequest, streams Streams) error {
 }
 
 // readFacts reads the stores of the plan to which a transition leads, and prints what is in its way.
-func readFacts(ctx context.Context, from, to transition.Setup, streams Streams) (transition.Facts, error) {
+func readFacts(ctx context.Context, from, to transition.Setup, prepare bool, streams Streams) (transition.Facts, error) {
 	limitMemory(ctx)
 	log := loggerFrom(ctx)
-	facts, err := local.Facts(ctx, from, to,
+	facts, err := local.Facts(ctx, from, to, prepare,
 		func(store, reason string) { log.Warn("failover", "store", store, "reason", reason) })
 	var disagree *local.DisagreeError
 	var left *local.KeysError
+	var stays *local.RewriteError
 	switch {
 	case errors.As(err, &disagree):
+		visible.Fprintln(streams.Err, visible.Lines(err.Error()))
+		return facts, errAttention
+	case errors.As(err, &stays):
 		visible.Fprintln(streams.Err, visible.Lines(err.Error()))
 		return facts, errAttention
 	case errors.As(err, &left):

@@ -51,12 +51,14 @@ type EtcdUpgrade struct {
 	LeastPatch int
 	// Downgrades: members of To can come back once all of them run. Where they cannot, they can until the last one runs.
 	Downgrades bool
-	Why        string // of both
+	// Settles: members of To do not start on logs with requests of version 2, which releases before From wrote.
+	Settles bool
+	Why     string // of both
 }
 
 var etcdTable = sync.OnceValue(func() (list []EtcdUpgrade) {
-	for _, r := range readTable("etcd.tsv", 5) {
-		u := EtcdUpgrade{Downgrades: r.yes(3), Why: r.text(4)}
+	for _, r := range readTable("etcd.tsv", 6) {
+		u := EtcdUpgrade{Downgrades: r.yes(3), Settles: r.yes(4), Why: r.text(5)}
 		var from, to bool
 		u.From, from = ParseEtcd(r.text(0))
 		u.To, to = ParseEtcd(r.text(1))

@@ -159,6 +159,12 @@ func (b *builder) changeMinor(c *etcdChange, members []change) {
 	if !c.up {
 		at(lower.changes(), lower, raise)
 	}
+	if c.up && c.upgrade.Settles {
+		for _, m := range members {
+			settle := &Action{Kind: SettleMember, Members: c.all()}
+			b.add(Step{Phase: Stores, Host: m.is.Component.Host, Title: settle.changes(), Do: settle})
+		}
+	}
 	for i, m := range members {
 		if c.up && !c.upgrade.Downgrades && i == len(members)-1 {
 			at("the last member of store "+c.store.Name+" that can still go back", &Action{Kind: ByHand,

@@ -183,19 +183,18 @@ func TestOnlyTheLastMemberHasNoWayBack(t *testing.T) {
 
 func TestRefusalsOfEtcd(t *testing.T) {
 	for releases, says := range map[[2]string]string{
-		{"3.4.21", "3.6.8"}:         "one minor at a time: first to a release of 3.5",
-		{"3.7.1", "3.5.35"}:         "one minor at a time: first to a release of 3.6",
-		{"3.5.21", "3.6.8"}:         "from 3.5.26 or later",
-		{"3.5-vendor.1", "3.6.8"}:   "from 3.5.26 or later",
-		{"3.5.35", "3.4.21"}:        "no way back to 3.4 but a snapshot",
-		{"3.3.27", "3.4.21"}:        "no way from 3.3",
-		{"3.6.8", "3.9.1"}:          "one minor at a time: first to a release of 3.7",
-		{"3.7.3", "3.8.0"}:          "no way to 3.8",
-		{"3.5.35-vendor.2", "3.6"}:  "",
-		{"3.5.26", "3.6.8"}:         "",
-		{"3.6.8", "3.5.21"}:         "", // back is none of the problems of the way up
-		{"3.6.8", "3.6.12"}:         "",
-		{"3.5.35", "3.5.21-acme.1"}: "",
+		{"3.4.21", "3.6.8"}:          "one minor at a time: first to a release of 3.5",
+		{"3.7.1", "3.5.35"}:          "one minor at a time: first to a release of 3.6",
+		{"3.5.21", "3.6.8"}:          "from 3.5.26 or later",
+		{"3.5.35", "3.4.21"}:         "no way back to 3.4 but a snapshot",
+		{"3.3.27", "3.4.21"}:         "no way from 3.3",
+		{"3.6.8", "3.9.1"}:           "one minor at a time: first to a release of 3.7",
+		{"3.7.3", "3.8.0"}:           "no way to 3.8",
+		{"3.5.35-vendor.2", "3.6.8"}: "",
+		{"3.5.26", "3.6.8"}:          "",
+		{"3.6.8", "3.5.21"}:          "", // back is none of the problems of the way up
+		{"3.6.8", "3.6.12"}:          "",
+		{"3.5.35", "3.5.21-acme.1"}:  "",
 	} {
 		_, err := New(etcdAt(t, splitExample, releases[0], render.Systemd), etcdAt(t, splitExample, releases[1],
 			render.Systemd), Facts{})

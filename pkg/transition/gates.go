@@ -25,6 +25,14 @@ func (b *builder) stopped() {
 		b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name,
 			Title: "on the way back: the stores are readable by " + b.from.Plan.Modern.Version.String(),
 			Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(b.from.Plan)}}})
+		if back := b.rewrite(b.from.Plan, b.to.Plan); back != nil {
+			b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: back.changes(), Undo: back})
+		}
+	}
+	if b.mayNotRead() {
+		if forth := b.rewrite(b.to.Plan, b.from.Plan); forth != nil {
+			b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: forth.changes(), Do: forth})
+		}
 	}
 }
 
@@ -34,12 +42,17 @@ func (b *builder) mayBeUnreadable() bool {
 	return b.minorChanges(pair.Modern) && len(refuseSide(b.to.Plan, b.from.Plan, pair.Modern, Facts{})) > 0
 }
 
+// mayNotRead reports whether the modern servers of the second plan may not decode what those of the first have stored.
+func (b *builder) mayNotRead() bool {
+	return b.minorChanges(pair.Modern) && len(refuseSide(b.from.Plan, b.to.Plan, pair.Modern, Facts{})) > 0
+}
+
 // wayBack is the gate on the way back: what stands against it is found while everything serves. It comes first of
 // all, and again when the controllers have stopped and the servers have not.
 func (b *builder) wayBack(phase Phase) {
 	var checks []Check
 	if b.mayBeUnreadable() {
-		checks = append(checks, storesCheck(b.from.Plan))
+		checks = append(checks, b.readable(b.from.Plan, b.to.Plan))
 	}
 	if moves := Moves(b.from, b.to); len(moves) > 0 {
 		checks = append(checks, noKeysOf(b.to.Plan, moves, true)...)
@@ -70,11 +83,10 @@ func (b *builder) prepare() {
 					Do: &Action{Kind: RunChecks, Before: checks}})
 			}
 		}
-		if b.minorChanges(pair.Modern) &&
-			len(refuseSide(b.from.Plan, p, pair.Modern, Facts{})) > 0 {
+		if b.mayNotRead() {
 			b.add(Step{Phase: Prepare, Host: p.Hosts[0].Name,
 				Title: "the stores are readable by " + p.Modern.Version.String(),
-				Do:    &Action{Kind: RunChecks, Before: []Check{storesCheck(p)}}})
+				Do:    &Action{Kind: RunChecks, Before: []Check{b.readable(p, b.from.Plan)}}})
 		}
 	}
 	if moves := Moves(b.from, b.to); len(moves) > 0 {

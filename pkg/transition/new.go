@@ -24,7 +24,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	if reasons := refuse(from, to, facts); len(reasons) > 0 {
 		return t, &RefusedError{Reasons: reasons}
 	}
-	b := &builder{from: from, to: to, disk: map[place]render.File{}, final: map[place]render.File{}}
+	b := &builder{from: from, to: to, prepares: facts.Prepare, disk: map[place]render.File{}, final: map[place]render.File{}}
 	if err := b.read(); err != nil {
 		return t, err
 	}
@@ -101,6 +101,7 @@ type builder struct {
 	served      []kubever.HandOver // that are handed over while programs serve them
 	changes     []change           // in the order of the components, of hosts that both plans have first
 	disk, final map[place]render.File
+	prepares    bool // objects are written again
 }
 
 // minorChanges reports whether the servers of a side are of another minor afterwards.

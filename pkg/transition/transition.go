@@ -24,6 +24,8 @@ type Facts struct {
 	// StoresAgree: the stores were read as a whole against the plan to which the transition leads, and without an error
 	// among the findings. Every stored object is then one that both API servers of that plan decode.
 	StoresAgree bool
+	// Prepare: objects that one of the plans does not read are to be written again, where nothing is lost.
+	Prepare bool
 	// Empty are those of Moves of which the store that they leave was read, and holds no key.
 	Empty []Move
 }
@@ -114,8 +116,12 @@ const (
 	// of them comes back to that.
 	RaiseStore Kind = "raise store"
 	LowerStore Kind = "lower store"
-	RunChecks  Kind = "check" // nothing but Before
-	ByHand     Kind = "by hand"
+	// RewriteObjects writes what Rewrite names in versions that both plans read.
+	RewriteObjects Kind = "rewrite objects"
+	// SettleMember lets the log of a member leave requests behind that the next minor does not read.
+	SettleMember Kind = "settle member"
+	RunChecks    Kind = "check" // nothing but Before
+	ByHand       Kind = "by hand"
 )
 
 // Action changes one thing. It is idempotent: done already, it changes nothing.
@@ -139,7 +145,8 @@ type Action struct {
 	Text     string    `json:"text,omitempty"`    // what a person does
 	Objects  *Objects  `json:"objects,omitempty"` // of HandOver and HandBack
 	Roles    *Roles    `json:"roles,omitempty"`   // of CopyRoles and RemoveRoles
-	Members  *Members  `json:"members,omitempty"` // of RaiseStore and LowerStore
+	Rewrite  *Rewrite  `json:"rewrite,omitempty"` // of RewriteObjects
+	Members  *Members  `json:"members,omitempty"` // of RaiseStore, LowerStore and SettleMember
 }
 
 // Workload is a component of a hosted plan.
@@ -220,6 +227,7 @@ const (
 	MayGo       CheckKind = "may go"        // nothing stands against handing Objects over, or back
 	RolesMayGo  CheckKind = "roles may go"  // nothing stands against copying Roles
 	RolesEqual  CheckKind = "roles equal"   // every subject may do there what Roles allow it
+	MayRewrite  CheckKind = "may rewrite"   // StoresAgree, but for objects that Rewrite can write again without loss
 	MembersAre  CheckKind = "members"       // all Members are healthy, and have the versions that it says
 	MayComeBack CheckKind = "may come back" // Members have not agreed on the newer minor
 	Adopted     CheckKind = "adopted"       // the controllers there act for Objects; their pods are those of before
@@ -253,6 +261,7 @@ type Check struct {
 	Asked       []Access             `json:"asked,omitempty"`
 	Objects     *Objects             `json:"objects,omitempty"`
 	Roles       *Roles               `json:"roles,omitempty"`
+	Rewrite     *Rewrite             `json:"rewrite,omitempty"` // of MayRewrite
 	Members     *Members             `json:"members,omitempty"` // of MembersAre and MayComeBack
 	Hint        string               `json:"hint,omitempty"`    // the way out when it fails
 }

@@ -77,7 +77,7 @@ func (s *Step) validate() error {
 	}
 	switch {
 	case s.Undo == nil || s.Undo.changes() == "":
-	case s.Undo.Kind == Release: // there is nothing to be taken out before it
+	case s.Undo.Kind == Release || s.Undo.Kind == RewriteObjects: // there is nothing of it before
 		if s.Do != nil || s.Title != s.Undo.changes() {
 			return fmt.Errorf("what it takes back is %q, alone", s.Undo.changes())
 		}
@@ -125,6 +125,10 @@ func (a *Action) changes() string {
 		return "copy " + a.Roles.names() + " to the modern side"
 	case RemoveRoles:
 		return "remove the copies of " + a.Roles.names() + " from the modern side"
+	case RewriteObjects:
+		return "write objects again that " + a.Rewrite.Version + " does not read"
+	case SettleMember:
+		return "let the log of a member of store " + a.Members.Store.Name + " leave requests of version 2 behind"
 	case RaiseStore, LowerStore:
 		return "let the members of store " + a.Members.Store.Name + " agree on " + a.Members.Cluster
 	case HandOver, HandBack:
@@ -195,6 +199,17 @@ func (a *Action) validate() error {
 		if err := a.Roles.validate(); err != nil {
 			return err
 		}
+	case RewriteObjects:
+		if err := a.Rewrite.validate(); err != nil {
+			return err
+		}
+	case SettleMember:
+		if err := a.Members.validate(); err != nil {
+			return err
+		}
+		if m := a.Members.Store.Managed; m == nil || !path.IsAbs(m.DataDir) || path.Clean(m.DataDir) != m.DataDir {
+			return errors.New("want a store with an absolute and clean data directory")
+		}
 	case RaiseStore, LowerStore:
 		if err := a.Members.validate(); err != nil {
 			return err
@@ -231,6 +246,7 @@ func (a *Action) validate() error {
 			c.Kind == NodePods && !spec.IsLabel(c.Node.Record) || c.Kind == Budgets && len(c.Asked) == 0
 		incomplete := noNode || c.Kind == Certificate && c.Certificate == nil ||
 			(c.Kind == Ready || c.Kind == Gone) && c.Probe == nil || c.Kind == StoresAgree && c.Map == nil ||
+			c.Kind == MayRewrite && (c.Map == nil || c.Rewrite.validate() != nil) ||
 			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0) ||
 			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil ||
 			(c.Kind == RolesMayGo || c.Kind == RolesEqual) && c.Roles.validate() != nil ||

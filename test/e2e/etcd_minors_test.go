@@ -100,7 +100,7 @@ func startMinorsStore(t *testing.T, release string) *minorsStore {
 	clientCrt, clientKey, err := r.PKI.Client("member-client", "rig")
 	must(t, err)
 	// peers show theirs as clients, too
-	peerCrt, peerKey, err := r.PKI.Peer("peer", hosts...)
+	peerCrt, peerKey, err := r.PKI.Peer("peer", append(hosts, "127.0.0.1")...) // whence members of loopback come
 	must(t, err)
 	change = append(change, "/etc/kubernetes/pki/etcd/ca.crt", r.PKI.File("ca.crt"),
 		"/etc/kubernetes/pki/apiserver-etcd-client.crt", clientCrt,
@@ -117,6 +117,9 @@ func startMinorsStore(t *testing.T, release string) *minorsStore {
 		if listens := fmt.Sprint("--listen-client-urls=https://", s.addresses[host], ":", client); strings.HasPrefix(word,
 			listens) {
 			word = listens // the other is the same here
+		}
+		if strings.HasPrefix(word, "--listen-metrics-urls=") {
+			word += " --snapshot-count=2000" // by default 100,000, which takes longer to write
 		}
 		if strings.HasPrefix(word, "--data-dir=") {
 			word += "/" + host

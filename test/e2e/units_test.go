@@ -56,6 +56,11 @@ func (u *unitHosts) Do(ctx context.Context, host string, a *transition.Action) e
 			p.Stop()
 			delete(u.running, host+"/"+a.Unit)
 		}
+	case transition.SettleMember:
+		own, store := *a.Members, *a.Members.Store.Managed
+		store.DataDir += "/" + host
+		own.Store.Managed = &store
+		err = u.Host.Do(ctx, host, &transition.Action{Kind: a.Kind, Members: &own})
 	default:
 		err = u.Host.Do(ctx, host, a)
 	}
@@ -86,7 +91,7 @@ func (u *unitHosts) start(host, unit string) error {
 	}
 	var args []string
 	for _, word := range words[1:] {
-		args = append(args, u.rewrite(host, word))
+		args = append(args, strings.Fields(u.rewrite(host, word))...)
 	}
 	u.running[host+"/"+unit] = u.rig.StartProgram(host+"-"+strings.TrimSuffix(unit, ".service"), program, args)
 	return nil

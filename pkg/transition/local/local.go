@@ -86,6 +86,10 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return h.removeRoles(ctx, a.Roles)
 	case transition.RaiseStore:
 		return h.raiseStore(ctx, a.Members)
+	case transition.RewriteObjects:
+		return rewrite(ctx, a.Rewrite, true)
+	case transition.SettleMember:
+		return h.settleMember(ctx, a.Members)
 	case transition.LowerStore:
 		return h.lowerStore(ctx, a.Members)
 	case transition.ByHand:
@@ -201,6 +205,8 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return runs(c, commands)
 	case transition.StoresAgree:
 		return StoresAgree(ctx, c, nil)
+	case transition.MayRewrite:
+		return MayRewrite(ctx, c, nil)
 	case transition.NoKeys:
 		return NoKeys(ctx, c, nil)
 	case transition.Settled:

@@ -237,7 +237,7 @@ func TestObjectsInTheWayAreNamed(t *testing.T) {
 
 // TestFactsAreReadOfThePlanToWhichItLeads: without one nothing is known, and stores that disagree are no fact.
 func TestFactsAreReadOfThePlanToWhichItLeads(t *testing.T) {
-	facts, err := Facts(t.Context(), transition.Setup{}, transition.Setup{}, nil)
+	facts, err := Facts(t.Context(), transition.Setup{}, transition.Setup{}, false, nil)
 	if err != nil || facts.StoresAgree || facts.Empty != nil {
 		t.Errorf("Facts without a plan = %+v, %v; want none", facts, err)
 	}
@@ -248,14 +248,14 @@ func TestFactsAreReadOfThePlanToWhichItLeads(t *testing.T) {
 		p.Stores[i].Endpoints, p.Stores[i].TLS = []string{servers[i].Endpoint}, nil
 	}
 	to := transition.Setup{Plan: p}
-	if facts, err = Facts(t.Context(), to, to, nil); err != nil || !facts.StoresAgree || facts.Empty != nil {
+	if facts, err = Facts(t.Context(), to, to, false, nil); err != nil || !facts.StoresAgree || facts.Empty != nil {
 		t.Errorf("Facts of empty stores = %+v, %v; want them to agree", facts, err)
 	}
 	for _, server := range servers {
 		server.Put(t, map[string][]byte{"/registry/pods/default/stray": []byte("pod")})
 	}
 	var disagree *DisagreeError
-	if facts, err = Facts(t.Context(), to, to, nil); facts.StoresAgree || !errors.As(err, &disagree) {
+	if facts, err = Facts(t.Context(), to, to, false, nil); facts.StoresAgree || !errors.As(err, &disagree) {
 		t.Errorf("Facts of stores with a pod that none decodes = %+v, %v; want them to disagree", facts, err)
 	}
 }

@@ -194,16 +194,22 @@ func NoKeys(ctx context.Context, c *transition.Check, warn func(store, reason st
 
 // Facts reads what a transition has to know of the stores: those of the plan to which it leads agree with that, and no
 // key is in the way of a resource that goes to another store. Nothing is read, and nothing known, without that plan.
-// warn is told of failovers, nil allowed. Errors: *DisagreeError and *KeysError, where the stores are not as the
+// warn is told of failovers, nil allowed; prepare is for objects that are to be written again. Errors: *DisagreeError,
+// *RewriteError and *KeysError, where the stores are not as the
 // transition needs them; *IncompleteError, and what else kept it from looking.
-func Facts(ctx context.Context, from, to transition.Setup, warn func(store, reason string)) (transition.Facts, error) {
+func Facts(ctx context.Context, from, to transition.Setup, prepare bool, warn func(store, reason string)) (
+	transition.Facts, error) {
 	p := to.Plan
 	if p == nil {
 		return transition.Facts{}, nil
 	}
 	ownership := p.Ownership()
 	check := &transition.Check{Stores: p.Stores, Map: &ownership, Accept: p.Accept}
-	if err := StoresAgree(ctx, check, warn); err != nil {
+	judge := StoresAgree
+	if check.Rewrite = transition.Rewrites(from, to); prepare && check.Rewrite != nil {
+		judge = MayRewrite
+	}
+	if err := judge(ctx, check, warn); err != nil {
 		return transition.Facts{}, err
 	}
 	moves := transition.Moves(from, to)
@@ -214,7 +220,7 @@ func Facts(ctx context.Context, from, to transition.Setup, warn func(store, reas
 			}
 		}
 	}
-	return transition.Facts{StoresAgree: true, Empty: moves}, nil
+	return transition.Facts{StoresAgree: true, Prepare: prepare, Empty: moves}, nil
 }
 
 // Look reads what stores show of themselves: the id of the cluster, the newest revision, and kube-system where it is

@@ -1,0 +1,143 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/internal/etcdtest"
+	"github.com/kubefusion/fusionctl/internal/plantest"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/storage"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// stored is an object as API servers store it in JSON.
+func stored(apiVersion, kind, namespace, name, rest string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"namespace":%q,"name":%q,"uid":"u-%s",`+
+		`"creationTimestamp":"2026-01-01T00:00:00Z"}%s}`, apiVersion, kind, namespace, name, name, rest)
+}
+
+func versionOf(t *testing.T, m *etcdtest.Server, key string) string {
+	t.Helper()
+	answer, err := m.Client(t).Get(t.Context(), key)
+	if err != nil || len(answer.Kvs) != 1 {
+		t.Fatalf("%s: %d values, %v", key, len(answer.Kvs), err)
+	}
+	envelope, err := storage.ReadEnvelope(answer.Kvs[0].Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(envelope.APIVersion)
+}
+
+// TestObjectsAreWrittenAgainForAnOlderVersion: where nothing is lost, once, and none where one cannot be; what the older
+// version reads stays as it is.
+func TestObjectsAreWrittenAgainForAnOlderVersion(t *testing.T) {
+	core, modern := etcdtest.Start(t), etcdtest.Start(t)
+	older := setupAt(t, "1.16.15", core, modern)
+	newer := setupAt(t, "1.36.3", core, modern)
+	back, err := transition.New(newer, older, transition.Facts{StoresAgree: true, Prepare: true,
+		Empty: transition.Moves(newer, older)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := back.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	var gate *transition.Check
+	var again *transition.Action
+	for i := range back.Steps {
+		a := back.Steps[i].Do
+		switch {
+		case a == nil:
+		case a.Kind == transition.RewriteObjects && again == nil:
+			again = a
+		case a.Kind == transition.RunChecks && len(a.Before) > 0 && a.Before[0].Kind == transition.MayRewrite && again == nil:
+			gate = &a.Before[0]
+		}
+	}
+	if gate == nil || again == nil {
+		t.Fatalf("of %d steps none is a gate before one that writes objects again", len(back.Steps))
+	}
+	const budget, cron = "/registry/poddisruptionbudgets/demo/web", "/registry/cronjobs/demo/night"
+	modern.Put(t, map[string][]byte{
+		budget: stored("policy/v1", "PodDisruptionBudget", "demo", "web",
+			`,"spec":{"maxUnavailable":1,"selector":{"matchLabels":{"app":"web"}}}`),
+		"/registry/poddisruptionbudgets/demo/old": stored("policy/v1beta1", "PodDisruptionBudget", "demo", "old",
+			`,"spec":{"maxUnavailable":1}`),
+		cron: stored("batch/v1", "CronJob", "demo", "night", `,"spec":{"schedule":"0 3 * * *","jobTemplate":{"spec":`+
+			`{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}`)})
+	before := revision(t, modern)
+	if err := StoresAgree(t.Context(), gate, nil); err == nil {
+		t.Fatal("the stores agree with the older version before anything is written again")
+	}
+	if err := MayRewrite(t.Context(), gate, nil); err != nil {
+		t.Fatal(err)
+	}
+	if now := revision(t, modern); now != before {
+		t.Errorf("the gate wrote: revision %d after %d", now, before)
+	}
+
+	// an object of which something would be lost keeps all of them from being written
+	const slice = "/registry/endpointslices/demo/web-1"
+	modern.Put(t, map[string][]byte{slice: stored("discovery.k8s.io/v1", "EndpointSlice", "demo", "web-1",
+		`,"addressType":"IPv4","endpoints":[]`)})
+	before = revision(t, modern)
+	var stays *RewriteError
+	for _, err := range []error{MayRewrite(t.Context(), gate, nil), rewrite(t.Context(), again.Rewrite, true)} {
+		if !errors.As(err, &stays) || len(stays.Objects) != 1 || !strings.Contains(err.Error(), slice) {
+			t.Fatalf("with a slice in v1: %v, want it named alone", err)
+		}
+	}
+	if now := revision(t, modern); now != before {
+		t.Errorf("something was written: revision %d after %d", now, before)
+	}
+	if _, err := modern.Client(t).Delete(t.Context(), slice); err != nil {
+		t.Fatal(err)
+	}
+
+	for range 2 { // a process that was killed does it again
+		if err := rewrite(t.Context(), again.Rewrite, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := StoresAgree(t.Context(), &again.After[0], nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := versionOf(t, modern, budget) + " " + versionOf(t, modern, cron); got != "policy/v1beta1 batch/v1beta1" {
+		t.Errorf("they are stored as %s", got)
+	}
+	if now := revision(t, modern); now != before+3 { // the deletion, and one write each
+		t.Errorf("revision %d after %d, want two writes", now, before+1)
+	}
+}
+
+func revision(t *testing.T, m *etcdtest.Server) int64 {
+	t.Helper()
+	answer, err := m.Client(t).Get(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Header.Revision
+}
+
+// setupAt is the example with a version of the modern side, and its stores elsewhere.
+func setupAt(t *testing.T, modern string, core, own *etcdtest.Server) transition.Setup {
+	t.Helper()
+	text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plantest.Of(t, strings.Replace(string(text), "version: 1.36.3", "version: "+modern, 1))
+	for i := range p.Stores {
+		s := &p.Stores[i]
+		s.TLS, s.Endpoints = nil, []string{core.Endpoint}
+		if s.Name == "modern" {
+			s.Endpoints = []string{own.Endpoint}
+		}
+	}
+	return transition.Setup{Plan: p, Target: render.StaticPod}
+}
