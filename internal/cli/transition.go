@@ -425,7 +425,8 @@ func runTransitionStatus(req transitionRequest, streams Streams) error {
 }
 
 // readFacts reads the stores of the plan to which a transition leads, and prints what is in its way.
-func readFacts(ctx context.Context, from, to transition.Setup, prepare bool, streams Streams) (transition.Facts, error) {
+func readFacts(ctx context.Context, from, to transition.Setup, prepare bool, streams Streams) (
+	transition.Facts, error) {
 	limitMemory(ctx)
 	log := loggerFrom(ctx)
 	facts, err := local.Facts(ctx, from, to, prepare,

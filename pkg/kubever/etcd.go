@@ -49,7 +49,8 @@ type EtcdUpgrade struct {
 	From, To EtcdMinor
 	// LeastPatch is the first patch release of From whose members may go on.
 	LeastPatch int
-	// Downgrades: members of To can come back once all of them run. Where they cannot, they can until the last one runs.
+	// Downgrades: members of To can come back once all of them run. Where they cannot, they can until the last one
+	// runs.
 	Downgrades bool
 	// Settles: members of To do not start on logs with requests of version 2, which releases before From wrote.
 	Settles bool

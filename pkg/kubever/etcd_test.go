@@ -57,7 +57,8 @@ func TestEtcdPatches(t *testing.T) {
 func TestEtcdUpgradesAreOneMinorEach(t *testing.T) {
 	list := EtcdUpgrades()
 	for i, u := range list {
-		if u.To.Major != u.From.Major || u.To.Minor != u.From.Minor+1 || u.Why == "" || i > 0 && list[i-1].To != u.From {
+		if u.To.Major != u.From.Major || u.To.Minor != u.From.Minor+1 || u.Why == "" ||
+			i > 0 && list[i-1].To != u.From {
 			t.Errorf("row %d: %+v; want one minor, from where the row before ends, and a reason", i, u)
 		}
 		if got, ok := EtcdUpgradeOf(u.From); !ok || got != u {

@@ -98,11 +98,12 @@ func refuseEtcd(was, is *plan.Store) string {
 		return between + fmt.Sprintf("etcd goes one minor at a time: first to a release of %s, then further, each a "+
 			"transition of its own", next)
 	case !up && !u.Downgrades:
-		return between + fmt.Sprintf("what %s has written has no way back to %s but a snapshot: %s", newer, older, u.Why)
+		return between + fmt.Sprintf("what %s has written has no way back to %s but a snapshot: %s", newer, older,
+			u.Why)
 	}
 	if patch, has := kubever.EtcdPatch(was.Managed.Version); up && u.LeastPatch > 0 && (!has || patch < u.LeastPatch) {
-		return between + fmt.Sprintf("members go on to %s from %s.%d or later, all of them: %s: first set that release, "+
-			"in a transition of its own", newer, older, u.LeastPatch, u.Why)
+		return between + fmt.Sprintf("members go on to %s from %s.%d or later, all of them: %s: first set that "+
+			"release, in a transition of its own", newer, older, u.LeastPatch, u.Why)
 	}
 	return ""
 }
@@ -130,8 +131,8 @@ func (c *etcdChange) one(member *plan.Component) *Members {
 }
 
 func checkMembers(m *Members) *Action {
-	return &Action{Kind: RunChecks, Before: []Check{{Kind: MembersAre, Members: m, Hint: "etcdctl endpoint status and " +
-		"endpoint health, and the logs of the members, say what each does"}}}
+	return &Action{Kind: RunChecks, Before: []Check{{Kind: MembersAre, Members: m, Hint: "etcdctl endpoint status " +
+		"and endpoint health, and the logs of the members, say what each does"}}}
 }
 
 // etcdMinors are the stores whose minor changes, in the order of the plan.
@@ -169,12 +170,12 @@ func (b *builder) changeMinor(c *etcdChange, members []change) {
 		if c.up && !c.upgrade.Downgrades && i == len(members)-1 {
 			at("the last member of store "+c.store.Name+" that can still go back", &Action{Kind: ByHand,
 				Text: fmt.Sprintf("look at what the other members do with etcd %s: once the last member runs it, the "+
-					"store has no way back to %s but its snapshot of the beginning, %s, without what was written since "+
-					"(%s)", c.is, c.upgrade.From, c.snapshot, c.upgrade.Why)}, nil)
+					"store has no way back to %s but its snapshot of the beginning, %s, without what was written "+
+					"since (%s)", c.is, c.upgrade.From, c.snapshot, c.upgrade.Why)}, nil)
 		}
 		host := m.is.Component.Host
-		b.add(Step{Phase: Stores, Host: host, Title: fmt.Sprintf("on the way back: %s runs etcd %s", m.was.Component.Name,
-			c.was), Undo: checkMembers(c.one(m.was.Component))})
+		b.add(Step{Phase: Stores, Host: host, Title: fmt.Sprintf("on the way back: %s runs etcd %s",
+			m.was.Component.Name, c.was), Undo: checkMembers(c.one(m.was.Component))})
 		first := len(b.steps)
 		b.startOne(Stores, m, true)
 		if c.up {
@@ -187,8 +188,8 @@ func (b *builder) changeMinor(c *etcdChange, members []change) {
 	case c.up && c.upgrade.Downgrades:
 		at(raise.changes(), raise, lower)
 	case c.up:
-		at("the members of store "+c.store.Name+" agree on "+c.upgrade.To.String(), checkMembers(c.agreed(c.upgrade.To)),
-			c.noDowngrade())
+		at("the members of store "+c.store.Name+" agree on "+c.upgrade.To.String(),
+			checkMembers(c.agreed(c.upgrade.To)), c.noDowngrade())
 	default:
 		at("the members of store "+c.store.Name+" agree on "+c.upgrade.From.String(),
 			checkMembers(c.agreed(c.upgrade.From)), nil)
@@ -213,9 +214,9 @@ func (c *etcdChange) comesBack(steps []Step, host string, is *render.Part) {
 
 // stays says what to do where nobody can come back.
 func (c *etcdChange) stays() string {
-	return fmt.Sprintf("members of %s refuse to start once all of them have agreed on %s: stop what uses the store, put "+
-		"the snapshot %s back on every member with etcd %s (it lacks what was written since), and run this again; or stay "+
-		"with what runs", c.upgrade.From, c.upgrade.To, c.snapshot, c.was)
+	return fmt.Sprintf("members of %s refuse to start once all of them have agreed on %s: stop what uses the store, "+
+		"put the snapshot %s back on every member with etcd %s (it lacks what was written since), and run this again; "+
+		"or stay with what runs", c.upgrade.From, c.upgrade.To, c.snapshot, c.was)
 }
 
 // noDowngrade stands in the way back of a store once its members have agreed on a minor from which none can come back.

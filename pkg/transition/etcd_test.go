@@ -23,7 +23,8 @@ func etcdAt(t *testing.T, name, release string, target render.Target) Setup {
 // etcdJourneys are changes of the minor of a store, of one and of three members.
 func etcdJourneys(t *testing.T) map[string][2]Setup {
 	pairs := map[string][2]Setup{}
-	for _, releases := range [][2]string{{"3.4.21", "3.5.35"}, {"3.5.35", "3.6.8"}, {"3.6.8", "3.5.35"}, {"3.6.8", "3.7.3"}} {
+	for _, releases := range [][2]string{{"3.4.21", "3.5.35"}, {"3.5.35", "3.6.8"}, {"3.6.8", "3.5.35"},
+		{"3.6.8", "3.7.3"}} {
 		for name, target := range map[string]render.Target{threeHosts: render.Systemd, splitExample: render.StaticPod} {
 			pairs[fmt.Sprintf("etcd %s to %s, %s, %s", releases[0], releases[1], target, name)] = [2]Setup{
 				etcdAt(t, name, releases[0], target), etcdAt(t, name, releases[1], target)}
@@ -83,7 +84,8 @@ func (m *etcdModel) look(c *cluster) {
 		if anew == m.onlyMembers {
 			m.agreed, m.lowered = false, true
 		} else if m.agreed {
-			m.t.Errorf("only %d of %d members run what they have agreed on, and cannot agree on less", anew, m.onlyMembers)
+			m.t.Errorf("only %d of %d members run what they have agreed on, and cannot agree on less", anew,
+				m.onlyMembers)
 		}
 	case RaiseStore:
 		m.lowered = false
@@ -94,8 +96,8 @@ func (m *etcdModel) look(c *cluster) {
 	m.agreed = m.agreed || anew == m.onlyMembers && !m.lowered
 }
 
-// TestMembersOfAnotherMinorChangeInOrder: whatever is killed, no member of an older minor starts once all have agreed on
-// the newer one, no two members are away at a time, and it goes on or goes back.
+// TestMembersOfAnotherMinorChangeInOrder: whatever is killed, no member of an older minor starts once all have agreed
+// on the newer one, no two members are away at a time, and it goes on or goes back.
 func TestMembersOfAnotherMinorChangeInOrder(t *testing.T) {
 	points := 0
 	pairs := etcdJourneys(t)
@@ -199,7 +201,8 @@ func TestRefusalsOfEtcd(t *testing.T) {
 		_, err := New(etcdAt(t, splitExample, releases[0], render.Systemd), etcdAt(t, splitExample, releases[1],
 			render.Systemd), Facts{})
 		var refused *RefusedError
-		if says == "" && err != nil || says != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), says)) {
+		if says == "" && err != nil ||
+			says != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), says)) {
 			t.Errorf("from %s to %s: %v; want it refused: %q", releases[0], releases[1], err, says)
 		}
 	}

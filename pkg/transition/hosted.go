@@ -81,8 +81,8 @@ func anotherMinor(was, is *plan.Store) string {
 	if sameEtcd(was.Managed.Version, is.Managed.Version) {
 		return ""
 	}
-	return fmt.Sprintf("store %q: etcd %s and %s: members that are pods stay at one minor", was.Name, was.Managed.Version,
-		is.Managed.Version)
+	return fmt.Sprintf("store %q: etcd %s and %s: members that are pods stay at one minor", was.Name,
+		was.Managed.Version, is.Managed.Version)
 }
 
 // hosted collects the steps of a hosted transition.

@@ -24,7 +24,8 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	if reasons := refuse(from, to, facts); len(reasons) > 0 {
 		return t, &RefusedError{Reasons: reasons}
 	}
-	b := &builder{from: from, to: to, prepares: facts.Prepare, disk: map[place]render.File{}, final: map[place]render.File{}}
+	b := &builder{from: from, to: to, prepares: facts.Prepare, disk: map[place]render.File{},
+		final: map[place]render.File{}}
 	if err := b.read(); err != nil {
 		return t, err
 	}

@@ -43,7 +43,8 @@ func (r *Rewrite) validate() error {
 	return nil
 }
 
-// rewriteOf is what the API servers of one plan do not read of what those of the other may have stored; nil for nothing.
+// rewriteOf is what the API servers of one plan do not read of what those of the other may have stored; nil for
+// nothing.
 func rewriteOf(reads, wrote *plan.Plan) *Rewrite {
 	r := &Rewrite{Prefix: reads.Prefix, Version: reads.Modern.Version.String()}
 	for i := range reads.Resources {

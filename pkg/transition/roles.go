@@ -106,8 +106,9 @@ func refuseRoles(from, to Setup) []string {
 	for _, h := range p.Hosts[1:] {
 		r := rolesOf(p, set, h.Name)
 		if authorizes(p, h.Name) && (r.Stored != first.Stored || len(r.Policies) != len(first.Policies)) {
-			reasons = append(reasons, fmt.Sprintf("spec.handedOver: the legacy API servers of %s and %s do not authorize "+
-				"by the same modes, so that there is no one answer to what a subject may do", p.Hosts[0].Name, h.Name))
+			reasons = append(reasons, fmt.Sprintf("spec.handedOver: the legacy API servers of %s and %s do not "+
+				"authorize by the same modes, so that there is no one answer to what a subject may do",
+				p.Hosts[0].Name, h.Name))
 		}
 	}
 	return reasons
@@ -147,11 +148,11 @@ func (b *builder) roles() {
 			if len(r.Policies) == 0 || !authorizes(b.to.Plan, h.Name) {
 				continue // it reads the stored ones alone
 			}
-			hint = fmt.Sprintf("the copies are of %s on %s: the policies of all legacy API servers have to allow the same",
-				strings.Join(first, ", "), b.to.Plan.Hosts[0].Name)
+			hint = fmt.Sprintf("the copies are of %s on %s: the policies of all legacy API servers have to allow the "+
+				"same", strings.Join(first, ", "), b.to.Plan.Hosts[0].Name)
 		}
-		b.add(Step{Phase: HandingOver, Host: h.Name, Title: "the copies allow what " + r.names() + " of the legacy side " +
-			"allow", Do: &Action{Kind: RunChecks, Before: []Check{{Kind: RolesEqual, Roles: r, Hint: hint}}}})
+		b.add(Step{Phase: HandingOver, Host: h.Name, Title: "the copies allow what " + r.names() + " of the legacy " +
+			"side allow", Do: &Action{Kind: RunChecks, Before: []Check{{Kind: RolesEqual, Roles: r, Hint: hint}}}})
 	}
 }
 

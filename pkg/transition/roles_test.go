@@ -129,7 +129,8 @@ func TestEachHostProvesItsOwnPolicy(t *testing.T) {
 			c.Args = append(slices.Clone(c.Args), plan.Arg{Name: "authorization-mode", Value: "RBAC"})
 		}
 	}
-	if _, err := New(from, to, Facts{}); err == nil || !strings.Contains(err.Error(), "cp-1 and cp-2 do not authorize") {
+	if _, err := New(from, to, Facts{}); err == nil ||
+		!strings.Contains(err.Error(), "cp-1 and cp-2 do not authorize") {
 		t.Errorf("with another mode on one host: %v", err)
 	}
 }

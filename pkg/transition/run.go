@@ -205,7 +205,7 @@ func Perform(ctx context.Context, r Runner, host string, a *Action) error {
 		return err
 	}
 	if a.First != nil {
-		if err := perform(ctx, r, host, a.First); err != nil {
+		if err := Perform(ctx, r, host, a.First); err != nil {
 			return err
 		}
 	}

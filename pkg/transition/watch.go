@@ -134,7 +134,8 @@ func touches(p *render.Part, a *Action) bool {
 // deletes reports whether an action takes something away by what is in a store, moves it, or judges by its absence.
 func (a *Action) deletes() bool {
 	switch a.Kind {
-	case Snapshot, Release, HandOver, HandBack, CopyRoles, RemoveRoles, RewriteObjects, ChangeKubelet, RestoreKubelet, RemoveObjects:
+	case Snapshot, Release, HandOver, HandBack, CopyRoles, RemoveRoles, RewriteObjects, ChangeKubelet,
+		RestoreKubelet, RemoveObjects:
 		return true
 	}
 	return slices.ContainsFunc(slices.Concat(a.Before, a.After), func(c Check) bool {

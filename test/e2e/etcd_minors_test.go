@@ -112,10 +112,10 @@ func startMinorsStore(t *testing.T, release string) *minorsStore {
 			word = strings.ReplaceAll(word, "/etc/kubernetes/pki/etcd-modern/"+name, file)
 		}
 		word = strings.ReplaceAll(word, ",https://127.0.0.1:", ",https://"+s.addresses[host]+":")
-		word = strings.ReplaceAll(word, fmt.Sprint("http://127.0.0.1:", metrics), fmt.Sprint("http://", s.addresses[host], ":",
-			metrics))
-		if listens := fmt.Sprint("--listen-client-urls=https://", s.addresses[host], ":", client); strings.HasPrefix(word,
-			listens) {
+		word = strings.ReplaceAll(word, fmt.Sprint("http://127.0.0.1:", metrics), fmt.Sprint("http://",
+			s.addresses[host], ":", metrics))
+		if listens := fmt.Sprint("--listen-client-urls=https://", s.addresses[host], ":",
+			client); strings.HasPrefix(word, listens) {
 			word = listens // the other is the same here
 		}
 		if strings.HasPrefix(word, "--listen-metrics-urls=") {
@@ -136,7 +136,9 @@ func startMinorsStore(t *testing.T, release string) *minorsStore {
 	must(t, os.MkdirAll(filepath.Join(r.Dir(), "data"), 0o700))
 	install, err := transition.New(transition.Setup{}, s.setup(release), transition.Facts{})
 	must(t, err)
-	install.Steps = slices.DeleteFunc(install.Steps, func(s transition.Step) bool { return s.Phase != transition.Stores })
+	install.Steps = slices.DeleteFunc(install.Steps, func(s transition.Step) bool {
+		return s.Phase != transition.Stores
+	})
 	install.Watch = nil
 	must(t, transition.Apply(t.Context(), &install, s, &memoryJournal{left: -1}, nil))
 	s.store = *s.setup(release).Plan.Store("modern")

@@ -147,8 +147,8 @@ func membersAre(ctx context.Context, m *transition.Members) error {
 		case s.Leader == 0:
 			wrong(s, "has no leader")
 		case s.members != len(states) || s.others > 0:
-			wrong(s, "is one of %d members, %d of them learners; the spec has %d endpoints, one of each member", s.members,
-				s.others, len(states))
+			wrong(s, "is one of %d members, %d of them learners; the spec has %d endpoints, one of each member",
+				s.members, s.others, len(states))
 		case !slices.Contains(m.Minors, s.minor):
 			wrong(s, "is %s, want one of %q", s.release, m.Minors)
 		case s.endpoint == m.Member && !isVersion(s.release, m.Version):

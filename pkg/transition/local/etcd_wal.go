@@ -33,8 +33,8 @@ type oldRequest struct {
 // cluster. Source: v2ToV3Request of server/etcdserver/apply_v2.go, 3.6.8.
 var memberPath = regexp.MustCompile(`^/0/(members/[[:xdigit:]]{1,16}/attributes|version)$`)
 
-// oldRequests returns the last request of version 2 that a member would read when it starts, nil for none, and reads the
-// log that a running member writes: its end may be cut off. Members of 3.4 write such requests whenever somebody asks
+// oldRequests returns the last request of version 2 that a member would read when it starts, nil for none. It reads the
+// log that a running member writes: the end may be cut off. Members of 3.4 write such requests whenever somebody asks
 // for their health. Those before the last snapshot of the log are not read again.
 func oldRequests(dataDir string) (*oldRequest, error) {
 	directory := filepath.Join(dataDir, "member", "wal")
@@ -124,8 +124,9 @@ func (h *Host) settleMember(ctx context.Context, m *transition.Members) error {
 		case err != nil || old == nil:
 			return err
 		case proposed >= mostEntries:
-			return fmt.Errorf("%s: after %d entries the log still has a request of version 2, %s %q, without a snapshot "+
-				"after it: restart the member with --snapshot-count=1, and without it again", m.Store.Managed.DataDir,
+			return fmt.Errorf("%s: after %d entries the log still has a request of version 2, %s %q, without a "+
+				"snapshot after it: restart the member with --snapshot-count=1, and without it again",
+				m.Store.Managed.DataDir,
 				proposed, old.method, old.path)
 		}
 		if err := propose(ctx, m, entriesAtATime); err != nil {

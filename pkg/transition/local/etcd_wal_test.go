@@ -31,7 +31,7 @@ func TestRequestsOfVersion2InALog(t *testing.T) {
 		"health, bare":             {entries: []entry{v3, health, v3}, want: 2},
 		"health, within":           {entries: []entry{v3, v3, &pb.InternalRaftRequest{V2: health}, v3}, want: 3},
 		"a key":                    {entries: []entry{&pb.Request{Method: "PUT", Path: "/1/x"}}, want: 1},
-		"no member":                {entries: []entry{&pb.Request{Method: "PUT", Path: "/0/members/x/attributes"}}, want: 1},
+		"no member":                {entries: []entry{&pb.Request{Method: "PUT", Path: "/0/members/x/attr"}}, want: 1},
 		"a deleted member":         {entries: []entry{&pb.Request{Method: "DELETE", Path: "/0/version"}}, want: 1},
 		"before a snapshot":        {entries: []entry{health, v3}, snapshot: 2},
 		"the last of the snapshot": {entries: []entry{health}, snapshot: 1},

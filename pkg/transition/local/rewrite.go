@@ -82,8 +82,8 @@ func rewrite(ctx context.Context, r *transition.Rewrite, write bool) error {
 	for i, s := range r.Stores {
 		for round, left := 0, true; left; round++ {
 			if round == rounds {
-				return fmt.Errorf("store %s: after %d rounds there are still objects to write: something writes them all "+
-					"the time; stop it and run this again", s.Name, rounds)
+				return fmt.Errorf("store %s: after %d rounds there are still objects to write: something writes them "+
+					"all the time; stop it and run this again", s.Name, rounds)
 			}
 			left = false
 			err := eachUnread(ctx, r, s.Name, writers[i], &problems, func(e etcd.Entry) error {
