@@ -16,7 +16,7 @@ import (
 )
 
 // exampleWith is the example with more fields.
-func exampleWith(t *testing.T, more map[string]any) *api.FusedControlPlane {
+func exampleWith(t testing.TB, more map[string]any) *api.FusedControlPlane {
 	t.Helper()
 	f := example(t)
 	spec := map[string]any{}

@@ -31,11 +31,15 @@ type fleet struct {
 	*Reconciler
 	names    []string
 	now      time.Time
-	requests int // that a cache does not serve
+	again    time.Duration // a look at one with nothing to do is this far from the next, or further
+	requests int           // that a cache does not serve
 }
 
 // newFleet has control planes of one version each, so that the operator finds nothing to do.
-func newFleet(tb testing.TB, size int) *fleet {
+func newFleet(tb testing.TB, size int) *fleet { return newFleetWith(tb, size, nil) }
+
+// newFleetWith is newFleet with more fields of the spec.
+func newFleetWith(tb testing.TB, size int, more map[string]any) *fleet {
 	tb.Helper()
 	scheme := apiruntime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), api.AddToScheme(scheme)); err != nil {
@@ -51,7 +55,7 @@ func newFleet(tb testing.TB, size int) *fleet {
 	issuer := &Reconciler{Now: func() time.Time { return f.now }}
 	files := map[string][]byte{}
 	for n := range size {
-		object := example(tb)
+		object := exampleWith(tb, more)
 		object.Name = fmt.Sprintf("plane-%03d", n)
 		object.Finalizers = []string{api.Finalizer}
 		v := judge(object)
@@ -118,6 +122,7 @@ func newFleet(tb testing.TB, size int) *fleet {
 	f.Reconciler = &Reconciler{Client: counted, Reader: reader, Events: silent{}, StepLimit: 15 * time.Minute,
 		Within: time.Minute, Reading: time.Minute,
 		Now: func() time.Time { return f.now }, Repair: time.Hour, Look: 2 * time.Second}
+	f.again = f.Repair
 	return f
 }
 
@@ -149,7 +154,7 @@ func (f *fleet) look(tb testing.TB, of int) (requests float64, took time.Duratio
 	for _, name := range f.names[:of] {
 		begin := time.Now()
 		result, err := f.Reconcile(tb.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-		if err != nil || result.RequeueAfter < f.Repair {
+		if err != nil || result.RequeueAfter < f.again {
 			tb.Fatalf("%s: %v, and again after %v", name, err, result.RequeueAfter)
 		}
 		if once := time.Since(begin); took == 0 || once < took {
@@ -188,6 +193,31 @@ func TestFourHundredPlanes(t *testing.T) {
 	if rate := repairs * fleetSize / f.Repair.Seconds(); rate > idleRequestsInSecond {
 		t.Errorf("%.0f requests for each in %v, of %d control planes %.1f in a second; want %.0f", repairs, f.Repair,
 			fleetSize, rate, idleRequestsInSecond)
+	}
+	t.Logf("a look: %.1f requests, %v; applying again: %.0f requests", requests, took, repairs)
+}
+
+// TestFourHundredPlanesWithBackups: each is looked at once more in a day for its backup, a minute after it is due; with
+// that, and with what saves its stores, an idle operator stays within the bound.
+func TestFourHundredPlanesWithBackups(t *testing.T) {
+	f := newFleetWith(t, 3, map[string]any{"backup": map[string]any{"schedule": "30 2 * * *",
+		"image": "registry.example.com/fusionctl:v1"}})
+	const day = 24 * time.Hour
+	f.look(t, 3) // makes what saves the stores
+	f.applied = nil
+	requests, took := f.look(t, 3)
+	if requests > 4 {
+		t.Errorf("%.1f requests for each when nothing is to be done", requests)
+	}
+	f.now = f.now.Add(f.Repair)
+	f.look(t, 1) // makes the Secrets of its components
+	f.now = f.now.Add(f.Repair)
+	repairs, _ := f.look(t, 1)
+	// what begins a backup, and what ends it, beside everything that is applied again
+	inADay := repairs*float64(day/f.Repair) + 2*requests
+	if rate := inADay * fleetSize / day.Seconds(); rate > idleRequestsInSecond {
+		t.Errorf("%.0f requests in a day for each, of %d control planes %.1f in a second; want %.0f", inADay, fleetSize,
+			rate, idleRequestsInSecond)
 	}
 	t.Logf("a look: %.1f requests, %v; applying again: %.0f requests", requests, took, repairs)
 }
