@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -94,6 +95,32 @@ func TestNamespacesWaitForBothSides(t *testing.T) {
 	if w.has("", "pods", "demo", "shared") || w.has(legacy, "replicasets", "demo", "old") ||
 		!w.has(modern, "widgets", "other", "one") {
 		t.Errorf("deleted %q", w.deletions)
+	}
+}
+
+// A store that forgets while it is listed is empty of everything: the stores are compared after that, too.
+func TestNamespacesStayWhenAStoreForgetsMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	_, m := w.collector(Options{})
+	w.put("", "namespaces", "", "demo")
+	w.setNamespace("demo", true, NamespaceFinalizer)
+	w.put(modern, "widgets", "demo", "one")
+	if err := m.guard.since(t.Context(), m.now()); err != nil {
+		t.Fatal(err)
+	}
+	forgot := false
+	w.refuse = func(side pair.Side, r *http.Request) int {
+		if !forgot && side == modern && strings.HasSuffix(r.URL.Path, "/namespaces/demo/widgets") {
+			forgot = true
+			forgetting["it was emptied, and its API server has written what it always writes"](w, modern)
+		}
+		return 0
+	}
+	if err := m.namespaces.process(t.Context(), "demo"); !errors.Is(err, errStopped) || !forgot {
+		t.Errorf("process = %v, listed: %t; want deletions stopped", err, forgot)
+	}
+	if _, there := w.finalizersOf("demo"); !there {
+		t.Error("the namespace is finalized")
 	}
 }
 
