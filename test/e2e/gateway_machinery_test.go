@@ -126,12 +126,16 @@ func (m *machinery) sees(next func() string, want ...string) {
 // with runs a test for each resource.
 func (m *machinery) with(what string, test func(*machinery, tried)) {
 	for _, tr := range m.objects {
-		m.t.Run(what+" "+tr.Resource, func(t *testing.T) {
-			inner := *m
-			inner.t = t
-			test(&inner, tr)
-		})
+		m.once(what+" "+tr.Resource, func(m *machinery) { test(m, tr) })
 	}
+}
+
+func (m *machinery) once(what string, test func(*machinery)) {
+	m.t.Run(what, func(t *testing.T) {
+		inner := *m
+		inner.t = t
+		test(&inner)
+	})
 }
 
 // TestGatewayIsAnAPIServer holds the gateway over a real pair to the behaviours of the machinery of the API.
@@ -159,20 +163,12 @@ func TestGatewayIsAnAPIServer(t *testing.T) {
 	m.with("watch by labels", (*machinery).watchesByLabels)
 	m.with("watch from a version", (*machinery).watchesFromVersions)
 	m.with("chunks", (*machinery).chunks)
-	t.Run("an expired list", func(t *testing.T) {
-		m.t = t
-		m.expires(m.objects[1]) // of what is passed on, it is the side's own
-	})
+	// Of what is passed on, it is the side's own.
+	m.once("an expired list", func(m *machinery) { m.expires(m.objects[1]) })
 	m.with("tables", (*machinery).tables)
 	m.with("field selectors", (*machinery).fieldSelectors)
-	t.Run("discovery", func(t *testing.T) {
-		m.t = t
-		m.discovers(discovery.NewDiscoveryClientForConfigOrDie(config))
-	})
-	t.Run("definitions", func(t *testing.T) {
-		m.t = t
-		m.definitions()
-	})
+	m.once("discovery", func(m *machinery) { m.discovers(discovery.NewDiscoveryClientForConfigOrDie(config)) })
+	m.once("definitions", (*machinery).definitions)
 }
 
 // watchesByLabels: watch.go, "should observe add, update, and delete watch notifications", "should observe an object

@@ -380,8 +380,12 @@ func (g *gatewayed) worksOnBothSides(t *testing.T) {
 			g.ok("", "rollout", "restart", "deployment", name)
 			g.ok("", "rollout", "status", "deployment", name, "--timeout=120s")
 			says(t, g.ok("", "rollout", "history", "deployment", name), "REVISION")
+			g.ok("", "rollout", "undo", "deployment", name)
 			g.ok("", "wait", "deployment", name, "--for=condition=Available", "--timeout=120s")
 		}
+		g.ok(deploymentYAML("made", 0), "create", "-f", "-")
+		says(t, g.ok("", "describe", "deployment", "made"), "kubefusion.dev/side: modern")
+		says(t, g.ok("", "delete", "deployment", "made"), "deleted")
 		if _, err := g.kubectl(deploymentYAML("old", 0), "create", "-f", "-"); err == nil ||
 			!strings.Contains(err.Error(), "AlreadyExists") {
 			t.Errorf("creating what the legacy side has: %v", err)
