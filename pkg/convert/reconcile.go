@@ -220,20 +220,33 @@ func (r *route) trim(in, out map[string]any, w *walk) (map[string]any, []differe
 	if err != nil {
 		return nil, nil, fmt.Errorf("converting back to %s: %w", kindName(r.from), err)
 	}
+	tries := trimTries
 	for _, group := range []additions{w.empty, w.derived} {
-		if group.take(); len(group) == 0 || r.yields(out, full) {
-			continue
-		}
-		group.put()
-		for _, one := range group {
-			if one.take(); !r.yields(out, full) {
-				one.put()
-			}
-		}
+		r.thin(out, full, group, &tries)
 	}
 	m := missing{}
 	m.compare(in, full, r.source)
 	return out, m.found, nil
+}
+
+// trimTries bounds how often an object is converted back to find what it can do without: of very many additions that it
+// needs, some that it does not need stay with them.
+const trimTries = 128
+
+// thin takes out a group of additions, or those of its halves, as long as the way back yields the same.
+func (r *route) thin(out, full map[string]any, group additions, tries *int) {
+	if len(group) == 0 || *tries == 0 {
+		return
+	}
+	*tries--
+	if group.take(); r.yields(out, full) {
+		return
+	}
+	group.put()
+	if half := len(group) / 2; half > 0 {
+		r.thin(out, full, group[:half], tries)
+		r.thin(out, full, group[half:], tries)
+	}
 }
 
 // yields reports whether the way back leads from out to the object.

@@ -203,6 +203,34 @@ var large = []struct {
 	}},
 }
 
+// Of a CRD of v1beta1 with many versions, each of which needs what all share when it is judged as one of v1.
+func TestManyVersionsAreLinear(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(c, Options{Choose: ForMinor(c, 15), Minor: 15, Format: Same})
+	took := func(count int) time.Duration {
+		versions := make([]string, count)
+		for i := range versions {
+			versions[i] = fmt.Sprintf(`{"name":"v%d","served":true,"storage":%t}`, i+1, i == 0)
+		}
+		text := `{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{` +
+			`"name":"xs.g.example"},"spec":{"group":"g.example","scope":"Namespaced","names":{"plural":"xs","singular":"x","kind":"X",` +
+			`"listKind":"XList"},"subresources":{"status":{}},"versions":[` + strings.Join(versions, ",") + `]}}`
+		start := usedTime(t)
+		if err := s.Convert(t.Context(), "", strings.NewReader(text), func(r Result) error { return r.Err }); err != nil {
+			t.Fatal(err)
+		}
+		return usedTime(t) - start
+	}
+	took(10) // what is kept of kinds is made
+	const factor = 8
+	if a, b := took(200), took(factor*200); b > 3*factor*a {
+		t.Errorf("200 versions take %v, %d take %v of processor time", a, factor*200, b)
+	}
+}
+
 // No input costs more than in proportion to its size: eight times the input takes sixty-four times as long where
 // something is done for each pair of its parts.
 func TestLargeInputIsLinear(t *testing.T) {
