@@ -37,6 +37,9 @@ const (
 // access is what the policy of the modern API server allows: what the spec says, what every client and what the side's
 // own components need, and what the controllers that see both sides do.
 func (b *basis) access(locks []pair.Lock, joint *duties) policy.Intent {
+	if b.retired() {
+		return policy.Intent{} // roles allow what is allowed
+	}
 	intent := policy.Intent{Grants: slices.Concat(userAccess(b.file.Spec.Access), clientAccess())}
 	if manager := b.file.Spec.Modern.ControllerManager; manager != nil {
 		each, given := lastValue(manager.ExtraArgs, "use-service-account-credentials")

@@ -220,7 +220,7 @@ func (b *basis) issuesForModernPods(m kubever.Minor) bool {
 }
 
 func (b *basis) authorizationArgs(l *argList, side pair.Side) {
-	if side == pair.Modern {
+	if side == pair.Modern && !b.retired() {
 		mode, why := ModernAuthorization(b.file.Spec.Kubelet.Modern != nil)
 		l.set("authorization-mode", mode, why)
 		l.set("authorization-policy-file", policyFile, "what may be written through this API server")
@@ -235,6 +235,10 @@ func (b *basis) authorizationArgs(l *argList, side pair.Side) {
 
 // restraintArgs keep the modern API server from writing what the legacy side owns or cannot read.
 func (b *basis) restraintArgs(l *argList) {
+	if b.retired() {
+		b.onlyServerArgs(l)
+		return
+	}
 	if !l.set(reconcilerFlag, "none", "the endpoints of the service kubernetes stay the legacy side's") {
 		l.set("apiserver-count", b.serversOfBothSides(), "this version always reconciles the endpoints of the "+
 			"service kubernetes: it must expect the API servers of both sides")
@@ -410,7 +414,10 @@ func (b *basis) apiServerProbe(c *Component) Probe {
 	}
 	mode, _ := c.Arg("authorization-mode")
 	anonymous, given := c.Arg("anonymous-auth")
-	wanted := map[pair.Side]string{pair.Legacy: "RBAC", pair.Modern: "ABAC"}[c.Side]
+	wanted := "RBAC" // whose bootstrap roles allow it
+	if c.Side == pair.Modern && !b.retired() {
+		wanted = "ABAC"
+	}
 	if b.side(c.Side).Existing || !slices.Contains(splitList(mode), wanted) || (given && anonymous == "false") {
 		probe.Scheme, probe.Path = "", ""
 	}

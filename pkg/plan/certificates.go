@@ -20,17 +20,17 @@ const (
 
 // certificates lists what the components of a plan present and trust on a host, or for it in a cluster. None is in a
 // group that a server trusts without asking its policy.
-func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig, components []Component) []Certificate {
+func (b *basis) certificates(host spec.Host, pods, served *Pods, configs []Kubeconfig, components []Component) []Certificate {
 	at := b.addresses(host, false)
 	if at == nil {
 		return nil
 	}
 	pki := b.file.Spec.PKI
 	var list []Certificate
-	for _, side := range pair.Sides() {
+	for _, side := range b.runningSides() {
 		s := b.side(side)
 		reached := at.serverNames(b.fileOn(host, s.APIServer.Cert), components)
-		dnsNames, ips := withNames(append(b.servedNames(side, pods), reached...), b.serverIPs(at, side, pods),
+		dnsNames, ips := withNames(append(b.servedNames(side, served), reached...), b.serverIPs(at, side, served),
 			s.APIServer.CertSANs)
 		list = append(list, Certificate{
 			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver",
@@ -135,7 +135,7 @@ func (b *basis) kubeletAccess(components []Component, certificates []Certificate
 	issued := slices.ContainsFunc(certificates, func(c Certificate) bool {
 		return c.Cert == pki.KubeletClientCert && !c.Existing
 	})
-	if !issued {
+	if !issued || b.retired() {
 		return nil
 	}
 	return &KubeletAccess{User: KubeletClientUser, Modes: legacyModes(components), RBACVersion: b.rbacVersion()}

@@ -56,7 +56,7 @@ func (b *basis) components(host spec.Host, elected election, joint *duties, pods
 			list = append(list, b.etcd(at, store, endpoint))
 		}
 	}
-	for _, side := range pair.Sides() {
+	for _, side := range b.runningSides() {
 		s := b.side(side)
 		at := b.addresses(host, s.Existing)
 		if at == nil {
@@ -67,7 +67,7 @@ func (b *basis) components(host spec.Host, elected election, joint *duties, pods
 			list = append(list, b.controllerManager(host, at, side, elected, configs))
 		}
 		if s.Scheduler != nil {
-			list = append(list, b.scheduler(host, at, configs))
+			list = append(list, b.scheduler(host, at, side, configs))
 		}
 	}
 	if b.joins(host, joint) {

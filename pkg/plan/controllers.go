@@ -37,6 +37,9 @@ var leftToLegacy = map[string]string{
 //
 // Errors: what is handed over to controllers that are off.
 func (p *placement) decideControllers(rows []Resource) ([]Controller, error) {
+	if p.retired() {
+		return p.onlyControllers(), nil
+	}
 	controllers, err := p.handOverControllers(slices.Concat(p.legacyControllers(), p.modernControllers(rows)))
 	if err != nil {
 		return nil, err

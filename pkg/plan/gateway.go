@@ -60,13 +60,13 @@ func (b *basis) gatewayServes() bool {
 
 func (b *basis) gatewayWanted() bool {
 	s := b.file.Spec.Gateway
-	return s != nil && !s.Disabled
+	return s != nil && !s.Disabled && !b.retired()
 }
 
 // gateway is what the plan says about it, beside a legacy API server that is one of the components.
 func (b *basis) gateway(components []Component) *Gateway {
 	s := b.file.Spec.Gateway
-	if s == nil {
+	if s == nil || b.retired() {
 		return nil
 	}
 	g := &Gateway{Create: s.Create, SharedIdentities: s.SharedIdentities, Clusters: slices.Clone(s.Clusters)}

@@ -36,7 +36,7 @@ type duties struct {
 
 // duties is nil when there is nothing to do for them, or when they are not wanted.
 func (b *basis) duties(pods *Pods) *duties {
-	if b.file.Spec.Controllers == nil || b.file.Spec.Controllers.Disabled {
+	if b.retired() || b.file.Spec.Controllers == nil || b.file.Spec.Controllers.Disabled {
 		return nil
 	}
 	uncollected := b.uncollected()

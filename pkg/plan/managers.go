@@ -10,11 +10,12 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// The ports of the modern controller manager: the legacy one has the usual ones, on the same hosts.
-const (
-	modernManagerSecurePort   = 11257
-	modernManagerInsecurePort = 11252
-)
+// modernPort are the ports of the modern controller manager and scheduler, with TLS and without: the legacy ones have
+// the usual ones, on the same hosts.
+var modernPort = map[string]struct{ secure, insecure int }{
+	kubever.ControllerManager: {11257, 11252},
+	kubever.Scheduler:         {11259, 11251},
+}
 
 // controllerManager is a side's controller manager on a host.
 func (b *basis) controllerManager(host spec.Host, at addresses, side pair.Side, elected election,
@@ -25,6 +26,9 @@ func (b *basis) controllerManager(host spec.Host, at addresses, side pair.Side, 
 	clientArgs(l, at, side, s.ControllerManager)
 	if side == pair.Modern {
 		b.modernManagerArgs(l, elected)
+		if b.retired() {
+			b.onlyManagerArgs(l)
+		}
 	} else {
 		b.legacyManagerArgs(l, s.ControllerManager.ExtraArgs)
 	}
@@ -38,12 +42,13 @@ func (b *basis) controllerManager(host spec.Host, at addresses, side pair.Side, 
 	return c
 }
 
-// scheduler is the legacy side's scheduler on a host; it places the pods of both sides.
-func (b *basis) scheduler(host spec.Host, at addresses, configs []Kubeconfig) Component {
-	s := b.side(pair.Legacy)
-	c := b.component(at, pair.Legacy, kubever.Scheduler, s.Scheduler)
+// scheduler is a side's scheduler on a host: the legacy one, which places the pods of both sides, until that side is
+// retired.
+func (b *basis) scheduler(host spec.Host, at addresses, side pair.Side, configs []Kubeconfig) Component {
+	s := b.side(side)
+	c := b.component(at, side, kubever.Scheduler, s.Scheduler)
 	l := &argList{component: kubever.Scheduler, minor: s.Version.Minor}
-	clientArgs(l, at, pair.Legacy, s.Scheduler)
+	clientArgs(l, at, side, s.Scheduler)
 	l.set("leader-elect", "true", "one of the hosts is the leader")
 	b.arguments(host, at, &c, l, s.Scheduler)
 	probe := b.daemonProbe(&c, s.Version.Minor)
@@ -66,12 +71,15 @@ func clientArgs(l *argList, at addresses, side pair.Side, c *spec.Component) {
 		l.set("address", listen.value, listen.why)
 	}
 	if side == pair.Modern {
-		const why = "the legacy controller manager has the usual port"
+		why := "the legacy controller manager has the usual port"
+		if l.component == kubever.Scheduler {
+			why = "the legacy scheduler has the usual port until it stops"
+		}
 		if secure {
-			l.set("secure-port", strconv.Itoa(modernManagerSecurePort), why)
+			l.set("secure-port", strconv.Itoa(modernPort[l.component].secure), why)
 			l.set("port", "0", "no unauthenticated port")
 		} else {
-			l.set("port", strconv.Itoa(modernManagerInsecurePort), why)
+			l.set("port", strconv.Itoa(modernPort[l.component].insecure), why)
 		}
 	}
 	l.set("profiling", "false", "not needed")
@@ -95,8 +103,12 @@ func (b *basis) legacyManagerArgs(l *argList, extra []spec.Arg) {
 }
 
 func (b *basis) modernManagerArgs(l *argList, elected election) {
-	l.set("controllers", controllersValue(b.controllers),
-		"a list without \"*\": controllers that are not named are off")
+	if b.retired() {
+		l.set("controllers", b.onlyControllersValue(), "all that its version runs by default: no others act")
+	} else {
+		l.set("controllers", controllersValue(b.controllers),
+			"a list without \"*\": controllers that are not named are off")
+	}
 	l.set("leader-elect", "true", "one of the hosts is the leader")
 	for _, arg := range elected.args {
 		l.set(arg.Name, arg.Value, arg.Why)
@@ -166,7 +178,7 @@ func (b *basis) kubeconfigs(host spec.Host, joint *duties, pods *Pods) []Kubecon
 		return nil
 	}
 	var list []Kubeconfig
-	for _, side := range pair.Sides() {
+	for _, side := range b.runningSides() {
 		s := b.side(side)
 		if s.Existing {
 			continue

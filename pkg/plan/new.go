@@ -19,7 +19,7 @@ import (
 // same spec gives the same plan. Each step takes what steps before it have returned, and changes none of it. Errors:
 // what cannot be planned at all, with the field of the spec; dangers are no errors here but findings of pkg/rules.
 func New(f *spec.File, target Target) (*Plan, error) {
-	if err := plannable(f); err != nil {
+	if err := plannable(f, target); err != nil {
 		return nil, err
 	}
 	places, err := newPlacement(f)
@@ -44,8 +44,12 @@ func New(f *spec.File, target Target) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	served := pods
+	if b.retired() {
+		pods = nil // they find the modern side as the only one
+	}
 	duties := b.duties(pods)
-	runs, err := b.parts(elected, duties, pods)
+	runs, err := b.parts(elected, duties, pods, served)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +69,7 @@ func New(f *spec.File, target Target) (*Plan, error) {
 		Resources: rows, CustomResources: b.customResources(), Controllers: b.controllers, StartupWrites: b.bootKeys(),
 		Components: runs.components, Kubeconfigs: runs.kubeconfigs, Certificates: runs.certificates,
 		Joint: b.joint(duties, runs.components, pods), Pods: pods, Policy: b.access(elected.locks, duties),
-		PolicyFile: policyFile, AuditPolicyFile: rendersAuditPolicy(runs.components), Accept: s.Accept,
+		PolicyFile: b.policyFile(), AuditPolicyFile: rendersAuditPolicy(runs.components), Accept: s.Accept,
 		Gateway:  b.gateway(runs.components),
 		TokenKey: b.tokenKey(), Kubelets: b.kubeletAccess(runs.components, runs.certificates),
 		Unprovided: b.unprovided(runs),
@@ -79,8 +83,8 @@ type parts struct {
 	certificates []Certificate
 }
 
-// parts are those of every host, or of a cluster.
-func (b *basis) parts(elected election, joint *duties, pods *Pods) (parts, error) {
+// parts are those of every host, or of a cluster. Served are the pods that find the modern API server by its service.
+func (b *basis) parts(elected election, joint *duties, pods, served *Pods) (parts, error) {
 	var all parts
 	for _, host := range b.file.Spec.Hosts {
 		configs := b.kubeconfigs(host, joint, pods)
@@ -89,7 +93,7 @@ func (b *basis) parts(elected election, joint *duties, pods *Pods) (parts, error
 			return parts{}, err
 		}
 		all.kubeconfigs = append(all.kubeconfigs, configs...)
-		all.certificates = append(all.certificates, b.certificates(host, pods, configs, components)...)
+		all.certificates = append(all.certificates, b.certificates(host, pods, served, configs, components)...)
 		all.components = append(all.components, components...)
 	}
 	return all, nil
@@ -109,7 +113,7 @@ var computed = map[string]string{
 }
 
 // plannable refuses what no plan can honour.
-func plannable(f *spec.File) error {
+func plannable(f *spec.File, target Target) error {
 	var problems []error
 	s := &f.Spec
 	for i, arg := range s.Modern.APIServer.ExtraArgs {
@@ -118,7 +122,11 @@ func plannable(f *spec.File) error {
 				"%q follows from the spec, and must be left out: %s", arg.Name, instead))
 		}
 	}
-	if s.Modern.Scheduler != nil {
+	if s.Legacy.Retired && target == Hosted {
+		problems = append(problems, f.Errorf("spec.legacy.retired", "true: a control plane that runs as pods of a "+
+			"cluster cannot be planned without its legacy side"))
+	}
+	if s.Modern.Scheduler != nil && !s.Legacy.Retired {
 		problems = append(problems, f.Errorf("spec.modern.scheduler", "must be left out: the legacy side's scheduler "+
 			"binds the pods of both sides; a second one would bind the same pods"))
 	}
@@ -268,6 +276,9 @@ func (p *placement) customResources() pair.Resource {
 func (b *basis) legacyLocks() []pair.Lock {
 	s := &b.file.Spec.Legacy
 	var held []pair.Lock
+	if s.Retired {
+		return held
+	}
 	for _, of := range []struct {
 		kind string
 		c    *spec.Component
@@ -281,8 +292,16 @@ func (b *basis) legacyLocks() []pair.Lock {
 	return held
 }
 
-// elect decides on what the modern controller manager elects, beside what the legacy side holds.
+// elect decides on what the modern controller manager and scheduler elect, beside what the legacy side holds.
 func (b *basis) elect(held []pair.Lock) (election, error) {
+	e, err := b.electManager(held)
+	if s := b.file.Spec.Modern.Scheduler; err == nil && s != nil {
+		e.locks = slices.Concat(e.locks, runningElection(pair.Modern, kubever.Scheduler, b.modern, s.ExtraArgs).locks)
+	}
+	return e, err
+}
+
+func (b *basis) electManager(held []pair.Lock) (election, error) {
 	manager := b.file.Spec.Modern.ControllerManager
 	if manager == nil {
 		return election{}, nil
@@ -309,7 +328,7 @@ func electsByItself(args []spec.Arg) bool {
 // sideAsAWhole is what the plan says about a side that elects on the locks.
 func (b *basis) sideAsAWhole(name pair.Side, locks []pair.Lock) Side {
 	s, m := b.side(name), b.minor(name)
-	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Port: s.APIServer.Port,
+	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Retired: s.Retired, Port: s.APIServer.Port,
 		Locks: append([]pair.Lock{}, locks...)}
 	side.Facts = pair.ControlPlane{
 		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.rows, name, m),
@@ -380,11 +399,11 @@ func undecryptable(m kubever.Minor) string {
 // bootKeys are what the API servers of both sides write by themselves.
 func (b *basis) bootKeys() []pair.BootKey {
 	var keys []pair.BootKey
-	for _, side := range pair.Sides() {
+	for _, side := range b.runningSides() {
 		for _, w := range kubever.StartupWrites(b.minor(side)) {
 			fact, _ := kubever.ResourceByKey(w.Resource)
 			if row := rowOf(b.rows, w.Resource); row == nil || row.View(side).Store == "" ||
-				w.OnlyWithRBAC && side == pair.Modern {
+				w.OnlyWithRBAC && side == pair.Modern && !b.retired() {
 				continue // this server does not write it here
 			}
 			stored, _ := fact.StoredAs(b.minor(side))

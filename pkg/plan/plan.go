@@ -81,11 +81,12 @@ type Store struct {
 type Side struct {
 	Name     pair.Side         `json:"name"`
 	Version  kubever.Version   `json:"version"`
-	Store    string            `json:"store"`    // its default store
-	Existing bool              `json:"existing"` // its components run already: only what must change is changed
-	Port     int               `json:"port"`     // the API server's secure port
-	Locks    []pair.Lock       `json:"locks"`    // what its components elect on
-	Facts    pair.ControlPlane `json:"facts"`    // what a scan of the stores needs to know of this version
+	Store    string            `json:"store"`             // its default store
+	Existing bool              `json:"existing"`          // its components run already: only what must change is changed
+	Retired  bool              `json:"retired,omitempty"` // its components run no more
+	Port     int               `json:"port"`              // the API server's secure port
+	Locks    []pair.Lock       `json:"locks"`             // what its components elect on
+	Facts    pair.ControlPlane `json:"facts"`             // what a scan of the stores needs to know of this version
 }
 
 // Resource is one row of the ownership map and why it is so.

@@ -58,7 +58,11 @@ func (p *placement) place() ([]Resource, error) {
 		}
 		rows = append(rows, row)
 	}
-	return p.handOver(p.followServices(rows))
+	rows, err := p.handOver(p.followServices(rows))
+	if err != nil || !p.retired() {
+		return rows, err
+	}
+	return withoutLegacy(rows), nil
 }
 
 // row decides about one resource.

@@ -184,7 +184,9 @@ func hostFiles(p *plan.Plan, o Options) ([]File, error) {
 		if o.Host != "" && host != o.Host {
 			continue
 		}
-		files = append(files, File{Path: hostPath(host, p.PolicyFile), Mode: private, Data: rules})
+		if p.PolicyFile != "" {
+			files = append(files, File{Path: hostPath(host, p.PolicyFile), Mode: private, Data: rules})
+		}
 		if p.AuditPolicyFile != "" {
 			files = append(files, File{Path: hostPath(host, p.AuditPolicyFile), Mode: private, Data: audit})
 		}

@@ -124,8 +124,22 @@ type namespaceView struct {
 	Why      string
 }
 
+// retiredRunbook is that of a plan of which nothing starts beside a legacy side.
+const retiredRunbook = `# The legacy side is retired
+
+These are the files of the modern side as it runs alone. Nothing here says how it comes to that: objects, roles and
+service ranges go over beforehand, in an order of which every step is verified. Have that done by the steps from the
+spec with which both sides run:
+
+    fusionctl transition plan FUSED RETIRED --out retire.steps
+    fusionctl transition apply retire.steps
+`
+
 // runbook prints the runbook of a plan.
 func runbook(p *plan.Plan, o Options) ([]byte, error) {
+	if p.Legacy.Retired {
+		return []byte(retiredRunbook), nil
+	}
 	if o.Target == Hosted {
 		view, err := newHostedRunbook(p, o)
 		if err != nil {

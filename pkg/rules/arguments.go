@@ -123,11 +123,15 @@ func argumentRules() []rule {
 		}, func(p *plan.Plan) []finding.Finding {
 			mode, _ := modernArg(p, kubever.APIServer, "authorization-mode")
 			wanted, _ := plan.ModernAuthorization(p.ModernKubelet != nil)
+			decides := "ABAC"
+			if p.Legacy.Retired {
+				wanted, decides = "Node,RBAC", "RBAC"
+			}
 			modes := strings.Split(mode, ",")
 			more := slices.DeleteFunc(slices.Clone(modes), func(m string) bool {
 				return slices.Contains(strings.Split(wanted, ","), m)
 			})
-			if len(more) == 0 && slices.Contains(modes, "ABAC") {
+			if len(more) == 0 && slices.Contains(modes, decides) {
 				return nil
 			}
 			return []finding.Finding{{Subject: "--authorization-mode of the modern API server",
@@ -155,7 +159,7 @@ func argumentRules() []rule {
 			Good:     example{}.String(),
 		}, func(p *plan.Plan) []finding.Finding {
 			mode, ok := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-mode")
-			if _, file := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-config"); file ||
+			if _, file := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-config"); file || p.Legacy.Retired ||
 				ok && !slices.Contains(strings.Split(mode, ","), "AlwaysAllow") {
 				return nil
 			}
@@ -392,7 +396,8 @@ func insecurePorts(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, side := range pair.Sides() {
 		minor := p.Side(side).Version.Minor
-		if !kubever.Behaves(kubever.BehaviourInsecurePort, minor) || effective(p, side, "insecure-port") == "0" {
+		if p.Side(side).Retired || !kubever.Behaves(kubever.BehaviourInsecurePort, minor) ||
+			effective(p, side, "insecure-port") == "0" {
 			continue
 		}
 		address := effective(p, side, "insecure-bind-address")

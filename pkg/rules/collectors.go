@@ -230,7 +230,7 @@ func uncollected(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, side := range pair.Sides() {
 		c := p.Controller(side, garbageCollector)
-		if c == nil || c.On {
+		if c == nil || c.On || p.Side(side).Retired {
 			continue
 		}
 		fix := fmt.Sprintf("delete dependents along with their owners on the %s side (kubectl delete by label), "+

@@ -345,7 +345,10 @@ type Side struct {
 	Store string `json:"store"`
 	// Existing says that the components run already with the arguments in extraArgs: a plan takes these as they are and
 	// changes only what it can show to be needed. Only the legacy side may be existing.
-	Existing          bool       `json:"existing,omitempty"`
+	Existing bool `json:"existing,omitempty"`
+	// Retired says that the components of the side run no more: the modern side runs everything by itself, and what the
+	// side had is in its store. Only the legacy side may be retired.
+	Retired           bool       `json:"retired,omitempty"`
 	APIServer         *APIServer `json:"apiServer"`                   // required
 	ControllerManager *Component `json:"controllerManager,omitempty"` // absent: not rendered
 	Scheduler         *Component `json:"scheduler,omitempty"`         // absent: not rendered

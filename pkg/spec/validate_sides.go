@@ -180,6 +180,7 @@ func (v *validator) together() {
 	if s.Modern.Existing {
 		v.addf("spec.modern.existing", "true: only the legacy side may be existing")
 	}
+	v.retired()
 	if s.Legacy.Version.Minor > s.Modern.Version.Minor && s.Modern.Version.Minor != 0 {
 		v.addf("spec.modern.version", "%q: is older than the legacy version %s; the modern side is the newer one",
 			s.Modern.Version, s.Legacy.Version)
