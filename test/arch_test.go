@@ -65,8 +65,9 @@ var core = map[string][]string{
 	// it compares as render --diff does
 	"pkg/live": {"pkg/spec", "pkg/plan", "pkg/adopt", "pkg/render"},
 
-	"pkg/preflight":           {"pkg/plan", "pkg/render"},
-	"pkg/transition":          {"pkg/spec", "pkg/plan", "pkg/render", "pkg/admission", "pkg/etcd/handover"},
+	"pkg/preflight": {"pkg/plan", "pkg/render"},
+	"pkg/transition": {"pkg/spec", "pkg/policy", "pkg/plan", "pkg/render", "pkg/admission",
+		"pkg/etcd/handover"},
 	"pkg/transition/playbook": {"pkg/render", "pkg/transition"},
 	"pkg/transition/roadmap":  {"pkg/spec", "pkg/plan", "pkg/render", "pkg/transition", "pkg/catalog"},
 

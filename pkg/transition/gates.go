@@ -96,6 +96,7 @@ func (b *builder) prepare() {
 	b.etcdReady()
 	b.mayGo()
 	b.mayCopy()
+	b.mayRetire()
 	p := b.from.Plan
 	if p == nil {
 		p = b.to.Plan

@@ -32,8 +32,10 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.nodes(false)
 	b.beforeHandOver()
 	b.roles()
+	b.rolesAlone()
 	b.handOverServed()
 	b.stop()
+	b.legacyGone()
 	b.stopped()
 	b.stores()
 	b.servers(pair.Legacy, Legacy)
@@ -44,7 +46,9 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.handOver()
 	b.servers(pair.Modern, Modern)
 	b.wayBack(Modern)
+	b.servesAlone()
 	b.start(ModernMgr, b.changed(daemon(pair.Modern)), true)
+	b.actsAlone()
 	if err := b.permissions(); err != nil {
 		return t, err
 	}
@@ -54,6 +58,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.nodes(true)
 	b.tidy()
 	b.wayBack(Tidy)
+	b.wayBackOfLegacy()
 	if len(b.steps) == 0 {
 		return t, nil
 	}
@@ -72,6 +77,10 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 func describe(s Setup) string {
 	if s.Plan == nil {
 		return "none"
+	}
+	if s.Plan.Legacy.Retired {
+		return fmt.Sprintf("%s: legacy %s retired, modern %s, %s", s.Plan.Name, s.Plan.Legacy.Version,
+			s.Plan.Modern.Version, s.Target)
 	}
 	return fmt.Sprintf("%s: legacy %s, modern %s, %s", s.Plan.Name, s.Plan.Legacy.Version, s.Plan.Modern.Version,
 		s.Target)

@@ -35,6 +35,7 @@ func refuse(from, to Setup, facts Facts) []string {
 	reasons = append(reasons, refuseNodes(from, to)...)
 	reasons = append(reasons, refuseHandOver(from, to)...)
 	reasons = append(reasons, refuseRoles(from, to)...)
+	reasons = append(reasons, refuseRetire(from, to)...)
 	if from.Plan == nil || to.Plan == nil || len(reasons) > 0 {
 		return reasons
 	}
@@ -62,7 +63,9 @@ func refusePlans(a, b *plan.Plan, facts Facts, etcd func(was, is *plan.Store) st
 			a.Kubelet, b.Kubelet)
 	}
 	for _, side := range pair.Sides() {
-		reasons = append(reasons, refuseSide(a, b, side, facts)...)
+		if side == pair.Modern || !b.Legacy.Retired { // what it alone has is looked for by a step
+			reasons = append(reasons, refuseSide(a, b, side, facts)...)
+		}
 	}
 	return append(reasons, refuseStores(a, b, etcd)...)
 }

@@ -22,6 +22,10 @@ type Roles struct {
 	Stored bool `json:"stored"`
 	// Policies are files of ABAC by which it authorizes, on the host; their rules become roles.
 	Policies []string `json:"policies,omitempty"`
+	// Rules are lines of ABAC, by which the modern API server has authorized; they become roles, too.
+	Rules string `json:"rules,omitempty"`
+	// Ended are users of components that run no more: bindings of these alone are not copied.
+	Ended []string `json:"ended,omitempty"`
 }
 
 // RoleKey is a resource of roles or bindings.

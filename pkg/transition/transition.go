@@ -120,6 +120,12 @@ const (
 	RewriteObjects Kind = "rewrite objects"
 	// SettleMember lets the log of a member leave requests behind that the next minor does not read.
 	SettleMember Kind = "settle member"
+	// ClearEndpoints deletes the Endpoints of the service kubernetes, and what was made from them, from the stores: API
+	// servers of another port write them anew.
+	ClearEndpoints Kind = "clear endpoints"
+	// AddRanges has the modern API server allocate from Ranges, RemoveRanges takes that back.
+	AddRanges    Kind = "add ranges"
+	RemoveRanges Kind = "remove ranges"
 	RunChecks    Kind = "check" // nothing but Before
 	ByHand       Kind = "by hand"
 )
@@ -147,6 +153,8 @@ type Action struct {
 	Roles    *Roles    `json:"roles,omitempty"`   // of CopyRoles and RemoveRoles
 	Rewrite  *Rewrite  `json:"rewrite,omitempty"` // of RewriteObjects
 	Members  *Members  `json:"members,omitempty"` // of RaiseStore, LowerStore and SettleMember
+	Masters  *Masters  `json:"masters,omitempty"` // of ClearEndpoints
+	Ranges   *Ranges   `json:"ranges,omitempty"`  // of AddRanges and RemoveRanges
 }
 
 // Workload is a component of a hosted plan.
@@ -230,6 +238,11 @@ const (
 	MayRewrite  CheckKind = "may rewrite"   // StoresAgree, but for objects that Rewrite can write again without loss
 	MembersAre  CheckKind = "members"       // all Members are healthy, and have the versions that it says
 	MayComeBack CheckKind = "may come back" // Members have not agreed on the newer minor
+	Beats       CheckKind = "beats"         // every node that is ready has a kubelet of Heartbeats and is heard of
+	NothingLeft CheckKind = "nothing left"  // of the legacy side's own objects of Left
+	MastersAre  CheckKind = "masters are"   // the service kubernetes leads to the API servers of Masters, and to no other
+	RangesAdded CheckKind = "ranges added"  // every address of a service in Ranges is known to its allocator
+	Works       CheckKind = "works"         // controllers, scheduler, allocator and collector of Asked do their work
 	Adopted     CheckKind = "adopted"       // the controllers there act for Objects; their pods are those of before
 )
 
@@ -263,5 +276,9 @@ type Check struct {
 	Roles       *Roles               `json:"roles,omitempty"`
 	Rewrite     *Rewrite             `json:"rewrite,omitempty"` // of MayRewrite
 	Members     *Members             `json:"members,omitempty"` // of MembersAre and MayComeBack
-	Hint        string               `json:"hint,omitempty"`    // the way out when it fails
+	Heartbeats  *Heartbeats          `json:"heartbeats,omitempty"`
+	Left        *Left                `json:"left,omitempty"`
+	Masters     *Masters             `json:"masters,omitempty"`
+	Ranges      *Ranges              `json:"ranges,omitempty"`
+	Hint        string               `json:"hint,omitempty"` // the way out when it fails
 }

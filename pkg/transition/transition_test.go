@@ -97,6 +97,10 @@ func journeys(t *testing.T) map[string][2]Setup {
 			pairs[name] = journey
 		}
 	}
+	fused := beforeRetiring(t, "")
+	for target, name := range map[render.Target]string{render.StaticPod: "retire", render.Systemd: "retire units"} {
+		pairs[name] = [2]Setup{{planOf(t, split, fused), target}, {planOf(t, split, retired(fused)), target}}
+	}
 	for _, from := range kubever.Minors() {
 		for _, to := range []string{"1.24", "1.33", "1.36"} {
 			if from < 24 {
@@ -312,7 +316,7 @@ func TestKilledAnywhereItGoesOnOrBack(t *testing.T) {
 		start, end := newCluster(t, from), newCluster(t, to)
 		stride := 11
 		if strings.HasSuffix(t.Name(), "split-1.15-1.36.yaml_flags_of_units") ||
-			strings.Contains(t.Name(), "modern_1.24_to_1.36") {
+			strings.Contains(t.Name(), "modern_1.24_to_1.36") || strings.HasSuffix(t.Name(), "/retire_units") {
 			stride = 1
 		}
 		for at := 0; ; at += stride {

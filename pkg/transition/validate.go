@@ -57,8 +57,8 @@ func (t *Transition) Validate() error {
 // back are the kinds that may be the inverse of one.
 var back = map[Kind][]Kind{PutFile: {PutFile, RemoveFile}, RemoveFile: {PutFile}, StartUnit: {StopUnit},
 	StopUnit: {StartUnit}, ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet},
-	HandOver: {HandBack}, CopyRoles: {RemoveRoles}, RemoveRoles: {CopyRoles}, RaiseStore: {LowerStore},
-	LowerStore: {RaiseStore}}
+	HandOver: {HandBack}, CopyRoles: {RemoveRoles, CopyRoles}, RemoveRoles: {CopyRoles}, RaiseStore: {LowerStore},
+	LowerStore: {RaiseStore}, ClearEndpoints: {ClearEndpoints}, AddRanges: {RemoveRanges}}
 
 // aboutNodes are the checks that are about a node.
 var aboutNodes = []CheckKind{NodeRights, NodeReady, NodePods, Budgets}
@@ -98,6 +98,10 @@ func (a *Action) object() string {
 		return a.Roles.names()
 	case a.Members != nil:
 		return a.Members.Store.Name
+	case a.Masters != nil:
+		return a.Masters.Endpoints.Name
+	case a.Ranges != nil:
+		return strings.Join(a.Ranges.CIDRs, ",")
 	}
 	return a.Unit
 }
@@ -131,6 +135,12 @@ func (a *Action) changes() string {
 		return "let the log of a member of store " + a.Members.Store.Name + " leave requests of version 2 behind"
 	case RaiseStore, LowerStore:
 		return "let the members of store " + a.Members.Store.Name + " agree on " + a.Members.Cluster
+	case ClearEndpoints:
+		return "clear the endpoints of the service kubernetes"
+	case AddRanges:
+		return "add " + strings.Join(a.Ranges.CIDRs, ", ") + " to the ranges of the modern allocator"
+	case RemoveRanges:
+		return "take " + strings.Join(a.Ranges.CIDRs, ", ") + " from the ranges of the modern allocator"
 	case HandOver, HandBack:
 		side := pair.Modern
 		if a.Kind == HandBack {
@@ -217,6 +227,14 @@ func (a *Action) validate() error {
 		if want := map[Kind]int{RaiseStore: 1, LowerStore: 0}[a.Kind]; a.Members.Cluster != a.Members.Minors[want] {
 			return fmt.Errorf("leads to %q, of %q", a.Members.Cluster, a.Members.Minors)
 		}
+	case ClearEndpoints:
+		if err := a.Masters.validate(); err != nil {
+			return err
+		}
+	case AddRanges, RemoveRanges:
+		if err := a.Ranges.validate(); err != nil {
+			return err
+		}
 	case RunChecks, ByHand:
 	default:
 		return fmt.Errorf("action %q: not known", a.Kind)
@@ -251,6 +269,9 @@ func (a *Action) validate() error {
 			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil ||
 			(c.Kind == RolesMayGo || c.Kind == RolesEqual) && c.Roles.validate() != nil ||
 			(c.Kind == MembersAre || c.Kind == MayComeBack) && c.Members.validate() != nil ||
+			c.Kind == Beats && (c.Heartbeats == nil || c.Heartbeats.Nodes == "") ||
+			c.Kind == NothingLeft && c.Left == nil || c.Kind == MastersAre && c.Masters.validate() != nil ||
+			c.Kind == RangesAdded && c.Ranges.validate() != nil || c.Kind == Works && len(c.Asked) == 0 ||
 			(c.Kind == MayGo || c.Kind == Adopted) && c.Objects.validate() != nil
 		if c.Kind == FileIs && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) || incomplete {
 			return fmt.Errorf("check %q of %q: is incomplete", c.Kind, c.Path)

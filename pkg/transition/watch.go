@@ -135,11 +135,12 @@ func touches(p *render.Part, a *Action) bool {
 func (a *Action) deletes() bool {
 	switch a.Kind {
 	case Snapshot, Release, HandOver, HandBack, CopyRoles, RemoveRoles, RewriteObjects, ChangeKubelet,
-		RestoreKubelet, RemoveObjects:
+		RestoreKubelet, RemoveObjects, ClearEndpoints, AddRanges, RemoveRanges:
 		return true
 	}
 	return slices.ContainsFunc(slices.Concat(a.Before, a.After), func(c Check) bool {
-		return c.Kind == StoresAgree || c.Kind == MayRewrite || c.Kind == NoKeys || c.Kind == MayGo || c.Kind == Adopted
+		return c.Kind == StoresAgree || c.Kind == MayRewrite || c.Kind == NoKeys || c.Kind == NothingLeft ||
+			c.Kind == MayGo || c.Kind == Adopted
 	})
 }
 

@@ -92,6 +92,12 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return h.settleMember(ctx, a.Members)
 	case transition.LowerStore:
 		return h.lowerStore(ctx, a.Members)
+	case transition.ClearEndpoints:
+		return clearEndpoints(ctx, a.Masters)
+	case transition.AddRanges:
+		return addRanges(ctx, a.Ranges)
+	case transition.RemoveRanges:
+		return removeRanges(ctx, a.Ranges)
 	case transition.ByHand:
 		return h.ByHand(a.Text)
 	}
@@ -231,6 +237,20 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return h.membersAre(ctx, c.Members)
 	case transition.MayComeBack:
 		return mayComeBack(ctx, c.Members)
+	case transition.Beats:
+		return h.beats(ctx, c)
+	case transition.NothingLeft:
+		return nothingLeft(ctx, c)
+	case transition.MastersAre:
+		return h.wait(ctx, "the service kubernetes leads elsewhere", func(ctx context.Context) error {
+			return mastersAre(ctx, c.Masters)
+		})
+	case transition.RangesAdded:
+		return h.wait(ctx, "the allocator does not know all addresses", func(ctx context.Context) error {
+			return rangesAdded(ctx, c.Ranges)
+		})
+	case transition.Works:
+		return h.works(ctx, &c.Asked[0])
 	case transition.MayGo:
 		return h.withObjects(ctx, c.Objects, (*handover.Job).Check)
 	case transition.Adopted:

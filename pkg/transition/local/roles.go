@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
@@ -90,10 +92,23 @@ func (s *roleStores) read(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.Rules != "" {
+		if err := s.addRules("the policy of the modern side", strings.NewReader(s.Rules), &refused); err != nil {
+			return err
+		}
+	}
+	s.legacy = slices.DeleteFunc(s.legacy, s.ended)
 	if len(refused.Reasons) > 0 {
 		return &refused
 	}
 	return nil
+}
+
+// ended reports whether an object binds nobody but users of components that run no more.
+func (s *roleStores) ended(o roles.Object) bool {
+	return len(o.Subjects) > 0 && !slices.ContainsFunc(o.Subjects, func(subject rbacv1.Subject) bool {
+		return subject.Kind != rbacv1.UserKind || !slices.Contains(s.Ended, subject.Name)
+	})
 }
 
 func (s *roleStores) each(ctx context.Context, store handover.Store, name string, refused *RolesError,
@@ -144,6 +159,11 @@ func (s *roleStores) addPolicy(file string, refused *RolesError) error {
 		return err
 	}
 	defer text.Close()
+	return s.addRules(file, text, refused)
+}
+
+// addRules adds roles that allow what lines of ABAC allow.
+func (s *roleStores) addRules(file string, text io.Reader, refused *RolesError) error {
 	rules, err := policy.Parse(file, text)
 	if err != nil {
 		return err
@@ -152,7 +172,14 @@ func (s *roleStores) addPolicy(file string, refused *RolesError) error {
 	for _, gap := range rbac.Gaps {
 		refused.Reasons = append(refused.Reasons, fmt.Sprintf("%s:%d: %s", file, gap.Line, gap.Why))
 	}
-	s.legacy = append(s.legacy, roles.OfPolicy(rbac)...)
+	for _, o := range roles.OfPolicy(rbac) {
+		if !slices.ContainsFunc(s.legacy, func(l roles.Object) bool { return l.Key() == o.Key() }) {
+			s.legacy = append(s.legacy, o)
+			continue
+		}
+		refused.Reasons = append(refused.Reasons, fmt.Sprintf("%s: %s is there already", file,
+			storage.Printable(o.Key())))
+	}
 	return nil
 }
 
@@ -333,7 +360,7 @@ func (s *roleStores) remove(ctx context.Context, list []roles.Object) error {
 // removeRoles takes the copies away. What was changed since is named, and stays.
 func (h *Host) removeRoles(ctx context.Context, r *transition.Roles) error {
 	there := *r
-	there.Stored, there.Policies = false, nil // whatever the legacy side has, copies are known by themselves
+	there.Stored, there.Policies, there.Rules = false, nil, "" // whatever the legacy side has, copies are known by themselves
 	return withRoles(ctx, &there, func(s *roleStores) error { return s.withdraw(ctx) })
 }
 
