@@ -104,6 +104,18 @@ func (f *nodesPair) startUnitNode(name string, minor kubever.Minor) *rig.Node {
 	t.Helper()
 	n := f.StartMachine(name)
 	f.nodes = append(f.nodes, n)
+	f.kubeletUnit(n, minor)
+	n.StartProxy(minor, f.Legacy)
+	f.Eventually("the node is ready", func(ctx context.Context) error {
+		return f.nodeIs(ctx, n, kubever.Release(minor))
+	})
+	return n
+}
+
+// kubeletUnit runs the kubelet of a machine as a unit, at the legacy API server.
+func (f *nodesPair) kubeletUnit(n *rig.Node, minor kubever.Minor) {
+	t, name := f.t, n.Name
+	t.Helper()
 	kubeconfig, err := f.PKI.Kubeconfig(name+"-kubelet", f.Legacy.URL, "system:node:"+name, "system:nodes")
 	must(t, err)
 	program := f.kubeletProgram(minor)
@@ -112,11 +124,6 @@ func (f *nodesPair) startUnitNode(name string, minor kubever.Minor) *rig.Node {
 	must(t, n.WriteFile("/etc/systemd/system/kubelet.service", []byte(unit), 0o644))
 	f.runOn(n, "systemctl", "daemon-reload")
 	f.runOn(n, "systemctl", "start", "--no-block", "kubelet")
-	n.StartProxy(minor, f.Legacy)
-	f.Eventually("the node is ready", func(ctx context.Context) error {
-		return f.nodeIs(ctx, n, kubever.Release(minor))
-	})
-	return n
 }
 
 // kubeletProgram is the kubelet of a release under its own name.

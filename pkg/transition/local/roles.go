@@ -360,7 +360,8 @@ func (s *roleStores) remove(ctx context.Context, list []roles.Object) error {
 // removeRoles takes the copies away. What was changed since is named, and stays.
 func (h *Host) removeRoles(ctx context.Context, r *transition.Roles) error {
 	there := *r
-	there.Stored, there.Policies, there.Rules = false, nil, "" // whatever the legacy side has, copies are known by themselves
+	// Whatever the legacy side has, copies are known by themselves.
+	there.Stored, there.Policies, there.Rules = false, nil, ""
 	return withRoles(ctx, &there, func(s *roleStores) error { return s.withdraw(ctx) })
 }
 

@@ -1,0 +1,448 @@
+//go:build e2e && linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/restart"
+	"github.com/kubefusion/fusionctl/test/rig"
+)
+
+const (
+	legacyUnits  = "kube-apiserver kube-controller-manager kube-scheduler"
+	managerUnit  = "/etc/systemd/system/kube-controller-manager.service"
+	rolesOfRBAC  = "clusterroles roles clusterrolebindings rolebindings"
+	newWorkloads = "deployments.apps statefulsets.apps daemonsets.apps jobs.batch cronjobs.batch " +
+		"horizontalpodautoscalers.autoscaling"
+)
+
+// TestTheWholeWay: a cluster of 1.15.12 with running workloads becomes one of 1.36.3 alone by `fusionctl transition`,
+// and turns round there: back over every step, to what it was. No pod is lost, exactly the predicted containers
+// restart, and requests to a service fail only while its kubelet is another one.
+func TestTheWholeWay(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T) {
+		w := startWholeWay(t)
+		f := w.nodesPair
+
+		files := f.run("sh", "-c", unitSums)
+		install := w.plan("install", "none", w.fused)
+		w.edit("-garbagecollector")
+		access := filepath.Join(f.runbook(render.Systemd), "legacy-access.yaml")
+		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f", access)
+		install.run("apply", "permissions on the legacy side")
+		f.deploy(pair.Modern, "modern", 2, serves())
+		f.awaitReady("modern", 2)
+		w.unchanged("in fusion")
+
+		objects := f.objects(pair.Legacy)
+		hand := w.plan("hand", w.fused, w.handed)
+		w.edit("-cronjob,-daemonset,-deployment,-garbagecollector,-horizontalpodautoscaling,-job,-replicaset," +
+			"-statefulset")
+		hand.run("apply")
+		w.unchanged("handed over")
+		w.has(objects)
+
+		roles := w.plan("roles", w.handed, w.copied)
+		roles.run("apply")
+		over := w.plan("over", w.copied, w.over)
+		w.crosses(over, "apply", 15, 36)
+		w.proxy(36, f.Modern)
+
+		retire := w.plan("retire", w.over, w.alone)
+		retire.asks("apply", "stop kube-apiserver, kube-controller-manager, kube-scheduler on cp-1")
+		f.run("sh", "-c", "systemctl disable --now "+legacyUnits)
+		const agreed = "the modern controllers act for everything from here on"
+		retire.asks("apply", "the controllers of 1.36.3 act for the whole cluster", "stop the legacy side of cp-1")
+		retire.killed("apply", "controllers, scheduler and collector do their work", "stop the legacy side of cp-1",
+			agreed)
+		retire.run("apply", "stop the legacy side of cp-1", agreed)
+		w.withoutLegacy()
+		w.unchanged("alone")
+		w.has(objects)
+		w.actsAlone()
+
+		retire.asks("undo", "start kube-apiserver, kube-controller-manager, kube-scheduler on cp-1 again")
+		f.run("sh", "-c", "systemctl enable --now --no-block "+legacyUnits)
+		retire.run("undo", "stop the legacy side of cp-1")
+		w.withLegacy()
+		w.unchanged("with the legacy side again")
+		f.deploy(pair.Modern, "again", 1, serves())
+		f.awaitReady("again", 1)
+		w.deleted("again")
+
+		w.proxy(15, f.Legacy)
+		w.crosses(over, "undo", 36, 15)
+		roles.run("undo")
+		objects = f.objects(pair.Modern)
+		maps.DeleteFunc(objects, func(name, _ string) bool { return strings.Contains(name, "/modern") })
+		hand.fails("undo", "kube-controller-manager runs without")
+		w.edit("-garbagecollector")
+		hand.run("undo")
+		w.unchanged("handed back")
+		f.are(pair.Legacy, objects)
+
+		w.deleted("modern")
+		w.edit("")
+		install.run("undo", "check the arguments of kube-controller-manager")
+		w.unchanged("after the way back")
+		f.asBefore(render.Systemd)
+		if left := f.run("sh", "-c", unitSums); left != files {
+			t.Errorf("the files are\n%s\nwant as before\n%s", left, files)
+		}
+		provedOnNodes(t, "1.15.12", "1.36.3",
+			"a cluster of 1.15.12 becomes one of 1.36.3 alone by fusionctl transition (install, hand over, roles, "+
+				"nodes over, retire) and comes back over every step: no pod is lost, exactly the predicted containers "+
+				"restart, a service fails only while its kubelet is changed, and the files are those of before")
+	}, fusionctlEnv)
+}
+
+// wholeWay is a cluster on its way.
+type wholeWay struct {
+	*nodesPair
+	// Specs, in the order of the way.
+	fused, handed, copied, over, alone string
+	stays                              map[string]string // pods of before, each with its containers
+	legacy                             *rig.APIServer
+	masters, users                     *rig.Client
+	probe                              *rig.Process
+}
+
+func startWholeWay(t *testing.T) *wholeWay {
+	t.Helper()
+	f := startLegacyUnits(t, 1)
+	f.jobs()
+	w := &wholeWay{nodesPair: f}
+	n := f.nodes[0]
+	n.Kubelet.Stop()
+	f.kubeletUnit(n, 15)
+	text, err := os.ReadFile(f.SpecFile)
+	must(t, err)
+	const few = "apiGroups: [apps], resources: [deployments, replicasets], namespaces: [default, demo]"
+	edit := func(text, old, new string) string {
+		t.Helper()
+		if strings.Count(text, old) != 1 {
+			t.Fatalf("the spec has %q %d times:\n%s", old, strings.Count(text, old), text)
+		}
+		return strings.Replace(text, old, new, 1)
+	}
+	fused := edit(string(text), few, `apiGroups: [apps, batch, autoscaling], resources: ["*"]`)
+	fused = edit(fused, "kubelet: {version: 1.15.12}", "kubelet: {version: 1.15.12, modern: {}}")
+	handedOver := strings.Split(newWorkloads, " ")
+	handed := edit(fused, "\nspec:\n", "\nspec:\n  handedOver: ["+strings.Join(handedOver, ", ")+"]\n")
+	for name := range strings.SplitSeq(rolesOfRBAC, " ") {
+		handedOver = append(handedOver, name+".rbac.authorization.k8s.io")
+	}
+	copied := edit(fused, "\nspec:\n", "\nspec:\n  handedOver: ["+strings.Join(handedOver, ", ")+"]\n")
+	cert, key, err := f.PKI.Client(n.Name+"-over", "system:node:"+n.Name, "system:nodes")
+	must(t, err)
+	over := edit(copied, "modern: {}}", fmt.Sprintf("modern: {program: %s, ca: %s, cert: %s, key: %s, nodes: [{name: "+
+		"%s, address: %s}], args: [%s]}}", f.kubeletProgram(36), f.PKI.File("ca.crt"), cert, key, n.Name, n.Address,
+		strings.Join(kubeletArgsOf(n), ", ")))
+	alone := edit(over, "\n  legacy:\n", "\n  legacy:\n    retired: true\n")
+	alone = edit(alone, "\n  modern:\n", "\n  modern:\n    scheduler: {}\n")
+	for _, s := range []struct {
+		file *string
+		name string
+		text string
+	}{{&w.fused, "fused", fused}, {&w.handed, "handed", handed}, {&w.copied, "copied", copied}, {&w.over, "over", over},
+		{&w.alone, "alone", alone}} {
+		file := filepath.Join(f.Dir(), s.name+".yaml")
+		must(t, os.WriteFile(file, []byte(s.text), 0o600))
+		*s.file = "/root/" + s.name + ".yaml"
+		f.install(file, *s.file, "0600")
+	}
+	legacy, modern := f.Legacy, f.Modern
+	f.replan(alone)
+	f.issueCertificates(filepath.Join(f.Dir(), "legacy", n.Name))
+	w.installPrograms()
+	f.replan(fused)
+	f.issueCertificates(filepath.Join(f.Dir(), "legacy", n.Name))
+	f.Legacy, f.Modern = legacy, modern
+	w.legacy, w.masters, w.users = legacy, f.admin, f.user
+	w.stays = f.started()
+	w.serves()
+	return w
+}
+
+// replan makes a text the spec of the pair.
+func (f *nodesPair) replan(text string) {
+	legacy, modern := f.Legacy, f.Modern
+	f.plan(text)
+	f.Legacy, f.Modern = legacy, modern
+}
+
+func kubeletArgsOf(n *rig.Node) (args []string) {
+	for _, a := range n.KubeletArgs(36, "") {
+		name, value, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
+		if name != "kubeconfig" {
+			args = append(args, fmt.Sprintf("{name: %s, value: %q}", name, value))
+		}
+	}
+	return args
+}
+
+// installPrograms puts what the units of the plan start in its place.
+func (w *wholeWay) installPrograms() {
+	w.t.Helper()
+	parts, err := render.Parts(w.Plan, render.Systemd)
+	must(w.t, err)
+	for _, p := range parts {
+		if p.Component.Kind == plan.JointControllers {
+			continue
+		}
+		file, err := w.ProgramOf(p.Component)
+		must(w.t, err)
+		w.installOn(w.nodes[0], file, p.Program, "0755")
+	}
+}
+
+// edit changes the controllers of the legacy manager, which runs from a unit of its own.
+func (w *wholeWay) edit(off string) {
+	w.t.Helper()
+	if off != "" {
+		off = "," + off
+	}
+	w.run("sh", "-c", `sed -i "s|--controllers=[^ ]*|--controllers=*,bootstrapsigner,tokencleaner$0|" `+managerUnit+
+		` && systemctl daemon-reload && systemctl restart kube-controller-manager`, off)
+	w.Eventually("the manager has its arguments", w.legacyManager("tokencleaner"+off+" "))
+}
+
+// serves begins to request a service from the node ten times a second.
+func (w *wholeWay) serves() {
+	t := w.t
+	t.Helper()
+	w.create(pair.Legacy, "/api/v1/namespaces/demo/services", object{"metadata": object{"name": "probed"},
+		"spec": object{"selector": object{"workload": "deployment"}, "ports": []object{{"port": 80, "targetPort": 8080}}}})
+	var service struct{ Spec struct{ ClusterIP string } }
+	must(t, w.admin.Call(t.Context(), http.MethodGet, "/api/v1/namespaces/demo/services/probed", nil, &service))
+	url := "http://" + service.Spec.ClusterIP + "/"
+	w.Eventually("the service is there", func(ctx context.Context) error {
+		out, err := w.nodes[0].Run(ctx, "curl", "-sf", "--max-time", "2", url)
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	})
+	w.probe = w.nodes[0].Start("probe", "/bin/sh", []string{"-c", `while :; do
+		echo >> /root/requests
+		curl -sf -o /dev/null --max-time 2 ` + url + ` || echo failed >> /root/failed
+		sleep 0.1
+	done`})
+}
+
+// failed is how many of the requests to the service failed.
+func (w *wholeWay) failed() (requests, failed int) {
+	w.t.Helper()
+	count := func(file string) int {
+		out, err := w.nodes[0].Run(w.t.Context(), "sh", "-c", "cat "+file+" 2>/dev/null | wc -l")
+		must(w.t, err)
+		n, err := strconv.Atoi(strings.TrimSpace(out))
+		must(w.t, err)
+		return n
+	}
+	return count("/root/requests"), count("/root/failed")
+}
+
+// served: no request has failed but while the kubelet was changed, which was forgotten.
+func (w *wholeWay) served() {
+	w.t.Helper()
+	requests, failed := w.failed()
+	if failed > 0 || requests == 0 {
+		w.t.Errorf("of %d requests %d failed", requests, failed)
+	}
+	w.t.Logf("%d requests, %d failed", requests, failed)
+}
+
+// unchanged: the pods of before are there with their containers.
+func (w *wholeWay) unchanged(when string) {
+	w.t.Helper()
+	w.same(w.stays, when)
+	w.served()
+}
+
+// crosses takes the node over, or back: exactly the predicted containers restart.
+func (w *wholeWay) crosses(over *stepsOnHost, verb string, from, to kubever.Minor) {
+	t := w.t
+	t.Helper()
+	before, pods := w.containersNow()
+	verdicts := predict(t, w.kubeconfigs[pair.Legacy], w.nodes[0], from, to, len(before))
+	over.run(verb)
+	now, left := w.containersNow()
+	if left != pods {
+		t.Errorf("%s with kubelet %s: the pods are %s, want %s", verb, to, left, pods)
+	}
+	restarted := 0
+	for name, c := range verdicts {
+		want := before[name]
+		if c.Verdict == restart.Restart {
+			want++
+			restarted++
+		}
+		if now[name] != want {
+			t.Errorf("%s with kubelet %s: %s has restarted %d times, want %d", verb, to, name, now[name], want)
+		}
+	}
+	must(t, w.nodeIs(t.Context(), w.nodes[0], kubever.Release(to)))
+	for _, name := range []string{"deployment", "daemon", "set", "modern"} {
+		w.awaitReady(name, map[string]int{"deployment": 3, "daemon": 1, "set": 2, "modern": 2}[name])
+	}
+	names := slices.Collect(maps.Keys(w.stays))
+	w.stays = w.started()
+	maps.DeleteFunc(w.stays, func(pod, _ string) bool { return !slices.Contains(names, pod) })
+	if len(w.stays) != len(names) {
+		t.Errorf("of %d pods %d are left", len(names), len(w.stays))
+	}
+	requests, failed := w.failed()
+	t.Logf("%s with kubelet %s: %d containers restarted, as predicted; of %d requests %d failed", verb, to, restarted,
+		requests, failed)
+	w.run("sh", "-c", "rm -f /root/failed")
+}
+
+// proxy replaces the service proxy.
+func (w *wholeWay) proxy(minor kubever.Minor, server *rig.APIServer) {
+	w.t.Helper()
+	n := w.nodes[0]
+	n.Proxy.Stop()
+	n.StartProxy(minor, server)
+}
+
+// has: the modern side has these objects, and its own.
+func (w *wholeWay) has(objects map[string]string) {
+	w.t.Helper()
+	got := w.objects(pair.Modern)
+	for name, uid := range objects {
+		if got[name] != uid {
+			w.t.Errorf("the modern side has %s with UID %q, want %q", name, got[name], uid)
+		}
+	}
+}
+
+// deleted: a Deployment of the modern side is deleted, and its pods are gone.
+func (w *wholeWay) deleted(name string) {
+	w.t.Helper()
+	must(w.t, w.user.Call(w.t.Context(), http.MethodDelete, w.path(pair.Modern, "deployments")+"/"+name,
+		object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}, nil))
+	w.awaitReady(name, 0)
+	maps.DeleteFunc(w.stays, func(pod, _ string) bool { return strings.HasPrefix(pod, name+"-") })
+}
+
+// withoutLegacy lets the test ask the modern API server alone.
+func (w *wholeWay) withoutLegacy() {
+	w.t.Helper()
+	w.admin = w.Modern.Client("admin", "system:masters")
+	w.user = w.admin
+}
+
+func (w *wholeWay) withLegacy() { w.admin, w.user = w.masters, w.users }
+
+// actsAlone: the modern side does everything, for those that the legacy side created, too; its stores are clean.
+func (w *wholeWay) actsAlone() {
+	t := w.t
+	t.Helper()
+	for component, want := range map[string]int{"kube-apiserver": 1, "kube-controller-manager": 1, "kube-scheduler": 1,
+		"fusionctl": 0} {
+		out, _ := w.nodes[0].Run(t.Context(), "pgrep", "-c", "-x", component[:min(len(component), 15)])
+		if strings.TrimSpace(out) != strconv.Itoa(want) {
+			t.Errorf("of %s %s run, want %d", component, strings.TrimSpace(out), want)
+		}
+	}
+	if out := w.run("fusionctl", "etcd", "check", w.alone); !strings.Contains(out, "0 errors") {
+		t.Errorf("the stores: %s", out)
+	}
+	if out := w.run("fusionctl", "check", w.alone); !strings.Contains(out, "0 errors") {
+		t.Errorf("the plan: %s", out)
+	}
+	scale := func(replicas int) {
+		must(t, w.user.Call(t.Context(), http.MethodPatch, w.path(pair.Modern, "deployments")+"/deployment",
+			object{"spec": object{"replicas": replicas}}, nil))
+		w.awaitReady("deployment", replicas)
+	}
+	scale(4)
+	scale(3)
+	w.stays = w.started()
+	w.deploy(pair.Modern, "alone", 1, serves())
+	w.awaitReady("alone", 1)
+	w.deleted("alone")
+	for user, want := range map[[2]string]int{{"alice", "developers"}: http.StatusNotFound,
+		{"eve", "others"}: http.StatusForbidden, {plan.JointControllers, "x"}: http.StatusForbidden,
+		{"system:kube-controller-manager", "x"}: http.StatusForbidden} {
+		err := w.Modern.Client(user[0], user[1]).Call(t.Context(), http.MethodDelete,
+			w.path(pair.Modern, "deployments")+"/none", nil, nil)
+		if rig.Code(err) != want {
+			t.Errorf("%s deletes a Deployment: %v, want %d", user[0], err, want)
+		}
+	}
+}
+
+// stepsOnHost is a file of steps, which are done on the one machine.
+type stepsOnHost struct {
+	*wayOnHost
+}
+
+func (w *wholeWay) plan(name, from, to string) *stepsOnHost {
+	t := w.t
+	t.Helper()
+	s := &stepsOnHost{wayOnHost: &wayOnHost{f: w.nodesPair, file: "/root/" + name + ".steps", ids: map[string]string{}}}
+	words := []string{"fusionctl", "transition", "plan", from, to, "--out", s.file, "-o", "json", "--to-target", "systemd"}
+	if from != "none" {
+		words = append(words, "--from-target", "systemd")
+	}
+	var printed struct{ Steps []struct{ ID, Title string } }
+	must(t, json.Unmarshal([]byte(w.run(words...)), &printed))
+	for _, step := range printed.Steps {
+		s.ids[step.Title] = step.ID
+	}
+	return s
+}
+
+// doing are the words of apply or undo with the steps that a person has done.
+func (s *stepsOnHost) doing(verb string, done ...string) []string {
+	words := s.words(verb)
+	for _, title := range done {
+		if s.ids[title] == "" {
+			s.f.t.Fatalf("no step %q: %v", title, s.ids)
+		}
+		words = append(words, "--done", s.ids[title])
+	}
+	return words
+}
+
+func (s *stepsOnHost) run(verb string, done ...string) {
+	s.f.t.Helper()
+	start := time.Now()
+	s.f.run(s.doing(verb, done...)...)
+	s.f.t.Logf("%s %s to its end after %s", verb, s.file, time.Since(start).Round(time.Millisecond))
+}
+
+// asks runs to a step of a person.
+func (s *stepsOnHost) asks(verb, says string, done ...string) {
+	s.f.t.Helper()
+	start := time.Now()
+	out, err := s.f.nodes[0].Run(s.f.t.Context(), s.doing(verb, done...)...)
+	if err == nil || !strings.Contains(out, says) {
+		s.f.t.Fatalf("%s = %v, want it to stop and to say %q:\n%s", verb, err, says, out)
+	}
+	s.f.t.Logf("%s %s to %q after %s", verb, s.file, says, time.Since(start).Round(time.Millisecond))
+}
+
+func (s *stepsOnHost) killed(verb, title string, done ...string) {
+	s.f.t.Helper()
+	s.f.killedAt(s.doing(verb, done...), verb, title, s.ids)
+}
