@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -95,6 +96,13 @@ func printRoadmap(w io.Writer, file string, m *roadmap.Roadmap) error {
 	for i := range m.Stages {
 		printStage(w, i, file, &m.Stages[i])
 	}
+	if n := len(m.Stages); m.Stages[n-1].Kind == roadmap.Retire && len(m.Left) == 0 {
+		_, err := visible.Fprintf(w, "\nafterwards the modern side runs alone\n")
+		return err
+	}
+	if m.NotRetired != "" {
+		visible.Fprintf(w, "\nthe legacy side cannot be retired then: %s\n", m.NotRetired)
+	}
 	_, err := visible.Fprintf(w, "\nafterwards the legacy side still owns %s: %s\n",
 		prose.Counted(len(m.Left), "resource"), cmp.Or(prose.First(m.Left, mostNamed), "none"))
 	return err
@@ -113,6 +121,14 @@ func printStage(w io.Writer, i int, file string, s *roadmap.Stage) {
 	}
 	line("steps", "%s, %d of them by hand; waits for %s, each at most %s (--wait)", prose.Counted(s.Steps, "step"),
 		s.ByHand, prose.Counted(s.Waits, "component"), transitionWait)
+	takes := "about " + time.Duration(s.Seconds*int(time.Second)).String()
+	if s.ByHand > 0 {
+		takes += ", and what is done by hand"
+	}
+	if s.EachNode > 0 {
+		takes += fmt.Sprintf(", and %d s for each node", s.EachNode)
+	}
+	line("takes", "%s", takes)
 	if len(s.Started) > 0 {
 		line("starts", "%s", strings.Join(s.Started, ", "))
 	}
@@ -139,6 +155,10 @@ func printStage(w io.Writer, i int, file string, s *roadmap.Stage) {
 	}
 	if len(s.Unread) > 0 {
 		line("reads", "the stores are read before, with --read-stores: %s", prose.First(s.Unread, mostNamed))
+	}
+	if len(s.Empty) > 0 {
+		line("empty", "the legacy side must have no objects of its own of %s: %s", prose.Counted(len(s.Empty),
+			"resource"), prose.First(s.Empty, mostNamed))
 	}
 	if len(s.Brought) > 0 {
 		line("risks", "%s", risks(s.Brought))

@@ -32,6 +32,8 @@ type Roadmap struct {
 	// Left are the keys of resources that the legacy side still writes after the last stage, by its own controllers or
 	// clients.
 	Left []string `json:"left"`
+	// NotRetired is why the legacy side cannot be retired afterwards; "" where that is the last stage.
+	NotRetired string `json:"notRetired,omitempty"`
 }
 
 // Kind is what a stage is for.
@@ -43,19 +45,23 @@ const (
 	ModernUp Kind = "modern up"
 	HandOver Kind = "hand over"
 	Nodes    Kind = "nodes over"
+	Retire   Kind = "retire"
 )
 
 // Stage is one transition, from the plan of the stage before it.
 type Stage struct {
-	Kind    Kind     `json:"kind"`
-	Modern  string   `json:"modern"` // version of the modern side afterwards
-	Change  []string `json:"change"` // of the spec, FIELD: VALUE
-	Steps   int      `json:"steps"`
-	ByHand  int      `json:"byHand"`  // of these, steps that a person does
-	Waits   int      `json:"waits"`   // components that are waited for, one after the other
-	Started []string `json:"started"` // components that start, or start again: HOST/NAME
-	Gained  []string `json:"gained"`  // group/versions that clients reach in addition
-	Lost    []string `json:"lost"`    // group/versions that the modern API server serves no more
+	Kind   Kind     `json:"kind"`
+	Modern string   `json:"modern"` // version of the modern side afterwards
+	Change []string `json:"change"` // of the spec, FIELD: VALUE
+	Steps  int      `json:"steps"`
+	ByHand int      `json:"byHand"` // of these, steps that a person does
+	// Seconds is about how long the steps take beside what people do, and EachNode what each node takes in addition.
+	Seconds  int      `json:"seconds"`
+	EachNode int      `json:"eachNodeSeconds,omitempty"`
+	Waits    int      `json:"waits"`   // components that are waited for, one after the other
+	Started  []string `json:"started"` // components that start, or start again: HOST/NAME
+	Gained   []string `json:"gained"`  // group/versions that clients reach in addition
+	Lost     []string `json:"lost"`    // group/versions that the modern API server serves no more
 	// Unread are keys of resources whose stored objects the next version may not decode, or has not: the stores have to
 	// be read before.
 	Unread []string `json:"unread"`
@@ -63,7 +69,9 @@ type Stage struct {
 	Rewrite []string `json:"rewrite"`
 	// Migrate are keys of resources of which the next version decodes what this one writes, but not what a release
 	// before it wrote: objects that were not written since have to be, before.
-	Migrate  []string          `json:"migrate"`
+	Migrate []string `json:"migrate"`
+	// Empty are keys of resources of which the legacy side must have no objects of its own before.
+	Empty    []string          `json:"empty,omitempty"`
 	Brought  []finding.Finding `json:"brought"` // findings of the plan that the stage before did not have
 	Resolved []string          `json:"resolved"`
 	Refused  []string          `json:"refused"` // why there is no transition, whatever the stores hold
@@ -165,7 +173,32 @@ func New(file func() (*spec.File, error), target render.Target, to kubever.Versi
 		m.Stages, last = append(m.Stages, stage), next
 	}
 	m.Left = left(last)
+	alone, why, err := r.retire(to)
+	switch {
+	case err != nil:
+		return nil, err
+	case alone == nil:
+		m.NotRetired = why
+		return m, nil
+	}
+	if stage, err = r.stage(Retire, last, alone); err != nil {
+		return nil, err
+	}
+	stage.Change = []string{"spec.legacy.retired: true", "spec.modern.scheduler: {}"}
+	if m.Stages = append(m.Stages, stage); len(stage.Refused) == 0 {
+		m.Left = []string{}
+	}
 	return m, nil
+}
+
+// retire plans the spec without its legacy side; nil, and why, where there is no such plan.
+func (r *router) retire(to kubever.Version) (alone *plan.Plan, why string, err error) {
+	r.retired = true
+	alone, err = r.plan(&to, true)
+	if err != nil { // of a layout, of roles that are not copied, of a side without controllers
+		return nil, err.Error(), nil
+	}
+	return alone, "", nil
 }
 
 // newest is the release of a minor that is meant: the one that the modern side has, where it has that minor.
@@ -186,6 +219,7 @@ type router struct {
 	// the default
 	kubelets *kubever.Version
 	handed   []string // resources that are handed over
+	retired  bool     // the legacy side runs no more
 }
 
 // handOver plans the spec with everything handed over for which the modern side runs the controllers; nil where that is
@@ -219,6 +253,12 @@ func (r *router) plan(modern *kubever.Version, nodes bool) (*plan.Plan, error) {
 		return nil, err
 	}
 	f.Spec.HandedOver = r.handed
+	if r.retired {
+		f.Spec.Legacy.Retired = true
+		if f.Spec.Modern.Scheduler == nil {
+			f.Spec.Modern.Scheduler = &spec.Component{}
+		}
+	}
 	r.hasImages = slices.ContainsFunc(images(&f.Spec.Modern), func(image *string) bool { return *image != "" })
 	if modern != nil && *modern != f.Spec.Modern.Version {
 		f.Spec.Modern.Version = *modern
@@ -334,7 +374,14 @@ func (r *router) stage(kind Kind, from, to *plan.Plan) (Stage, error) {
 		return s, err
 	}
 	s.count(&t)
+	if kind == Nodes {
+		s.EachNode = perNode
+	}
 	s.compare(from, to)
+	if kind == Retire {
+		s.Lost = without(groupVersions(to.Legacy.Version.Minor), groupVersions(to.Modern.Version.Minor))
+		s.Empty = left(from)
+	}
 	return s, nil
 }
 
@@ -346,6 +393,7 @@ func (s *Stage) count(t *transition.Transition) {
 		if a == nil {
 			continue
 		}
+		s.Seconds += seconds(a)
 		if a.Kind == transition.ByHand {
 			s.ByHand++
 		}
@@ -362,6 +410,26 @@ func (s *Stage) count(t *transition.Transition) {
 			}
 		}
 	}
+}
+
+// Measured by TestTheWholeWay on two cores, with few objects: what a step takes beyond its own second or less.
+var (
+	actionSeconds = map[transition.Kind]int{transition.HandOver: 1, transition.ChangeKubelet: 3, transition.AddRanges: 1}
+	checkSeconds  = map[transition.CheckKind]int{transition.Ready: 3, transition.Gone: 1, transition.StoresAgree: 1,
+		transition.MayGo: 1, transition.Adopted: 4, transition.Beats: 8, transition.NodeReady: 5,
+		transition.NodePods: 12, transition.MastersAre: 2, transition.Works: 25}
+)
+
+// perNode is what a node takes that goes over: its checks, its kubelet, and the time for which nothing may change.
+const perNode = 25
+
+// seconds is about how long an action takes.
+func seconds(a *transition.Action) int {
+	sum := actionSeconds[a.Kind]
+	for _, c := range slices.Concat(a.Before, a.After) {
+		sum += checkSeconds[c.Kind]
+	}
+	return sum
 }
 
 // compare says what the second plan brings.
