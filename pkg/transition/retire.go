@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -116,6 +117,12 @@ func refuseRetire(from, to Setup) []string {
 	if from.Target != to.Target {
 		add("the target changes at the same time")
 	}
+	if !reflect.DeepEqual(was.Hosts, is.Hosts) {
+		add("spec.hosts: they change at the same time: add and remove hosts before, or afterwards")
+	}
+	if !reflect.DeepEqual(was.Nodes, is.Nodes) {
+		add("spec.kubelet.modern.nodes: they change at the same time: take nodes over before")
+	}
 	if was.ModernKubelet == nil || is.ModernKubelet == nil || *was.ModernKubelet != *is.ModernKubelet {
 		add("spec.kubelet.modern: the kubelets have to be connected to the modern API server before, by a transition, " +
 			"or by hand and said in FROM")
@@ -135,7 +142,8 @@ func refuseRetire(from, to Setup) []string {
 
 // refuseAlone: what steps query of the legacy API server is not there any more.
 func refuseAlone(was, is *plan.Plan) []string {
-	if was.ModernKubelet == nil || is.ModernKubelet == nil || *was.ModernKubelet != *is.ModernKubelet {
+	if was.ModernKubelet == nil || is.ModernKubelet == nil || *was.ModernKubelet != *is.ModernKubelet ||
+		!reflect.DeepEqual(was.Nodes, is.Nodes) {
 		return []string{"spec.kubelet.modern: with the legacy side retired kubelets are upgraded by hand, or by what " +
 			"upgrades those of any cluster: then set the version in FROM"}
 	}

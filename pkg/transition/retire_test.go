@@ -184,15 +184,19 @@ func TestWhatIsNotRetired(t *testing.T) {
 		from, to Setup
 		says     string
 	}{
-		"from nothing":   {Setup{}, setup(alone), "install beside the legacy side"},
-		"to nothing":     {setup(alone), Setup{}, "nothing of the legacy side runs any more"},
-		"without copies": {setup(strings.Replace(fused, "handedOver: ["+strings.Join(rbacResources(), ", "), "handedOver: [", 1)), setup(alone), "has no copies of the roles"},
+		"from nothing": {Setup{}, setup(alone), "install beside the legacy side"},
+		"to nothing":   {setup(alone), Setup{}, "nothing of the legacy side runs any more"},
+		"without copies": {setup(replace(fused, strings.Join(rbacResources(), ", "), "")), setup(alone),
+			"has no copies of the roles"},
 		"with an upgrade": {setup(replace(fused, "version: 1.36.3", "version: 1.35.0")), setup(alone),
 			"the modern version changes at the same time"},
 		"kubelets that are not over": {setup(replace(fused, "modern: {}, ", "")), setup(alone), "spec.kubelet.modern"},
 		"what is not handed over": {setup(fused), setup(replace(alone, "handedOver: [", "handedOver: [deployments.apps, ")),
 			"hand over before"},
-		"another target": {Setup{setup(fused).Plan, render.Systemd}, setup(alone), "the target changes"},
+		"with nodes": {setup(fused), setup(replace(alone, "modern: {}, ", "modern: {"+nodeOne+"}, ")),
+			"take nodes over before"},
+		"with an address": {setup(fused), setup(strings.ReplaceAll(alone, "10.0.0.11", "10.0.0.19")), "spec.hosts"},
+		"another target":  {Setup{setup(fused).Plan, render.Systemd}, setup(alone), "the target changes"},
 		"kubelets of a side alone": {setup(alone), setup(replace(alone, "modern: {}, ", "modern: {version: 1.35.0}, ")),
 			"upgraded by hand"},
 		"an allocator that takes no further range": {setup(replace(fused, "version: 1.36.3", "version: 1.30.14")),

@@ -260,6 +260,9 @@ func (h *Host) works(ctx context.Context, a *transition.Access) (err error) {
 			return absent(ctx, s, namespace)
 		})
 	}
+	if err := isProbe(ctx, s, namespace); err != nil {
+		return err
+	}
 	if err := gone(); err != nil { // of a probe that was killed
 		return err
 	}
@@ -273,7 +276,7 @@ func (h *Host) works(ctx context.Context, a *transition.Access) (err error) {
 		err = errors.Join(err, remove(clear, s, namespace))
 	}()
 	if _, err := create(ctx, s, namespaces, "", map[string]any{"apiVersion": "v1", "kind": "Namespace",
-		"metadata": map[string]any{"name": probeName}}); err != nil {
+		"metadata": map[string]any{"name": probeName, "labels": map[string]any{probeLabel: "true"}}}); err != nil {
 		return err
 	}
 	if err := wait("no service account in a new namespace", func(ctx context.Context) error {
@@ -290,6 +293,26 @@ func (h *Host) works(ctx context.Context, a *transition.Access) (err error) {
 		return err
 	}
 	return probeDeployment(ctx, s, wait)
+}
+
+// probeLabel is on the namespace of the probes: one without it is somebody's, and stays.
+const probeLabel = "kubefusion.dev/probe"
+
+// isProbe returns nil for a namespace of a probe, and where there is none.
+func isProbe(ctx context.Context, s *apiserver.Server, at discovery.Path) error {
+	text, err := s.ReadMetadata(ctx, at)
+	if errors.Is(err, discovery.ErrNotFound) {
+		return nil
+	}
+	o := new(unstructured.Unstructured)
+	if err == nil {
+		err = utiljson.Unmarshal(text, &o.Object)
+	}
+	if err == nil && o.GetLabels()[probeLabel] == "" {
+		err = fmt.Errorf("namespace %s is there without the label %s: it is no probe's; delete it, or rename it",
+			probeName, probeLabel)
+	}
+	return err
 }
 
 type waiter func(what string, ask func(context.Context) error) error

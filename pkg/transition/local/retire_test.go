@@ -83,7 +83,8 @@ func TestWhatIsLeftOfTheLegacySide(t *testing.T) {
 		return fmt.Appendf(nil, `{"apiVersion":"x/v1","kind":"X","metadata":{"name":%q,"labels":{%s}}}`, name, labels)
 	}
 	c := &transition.Check{Kind: transition.NothingLeft, Stores: []plan.Store{storeOf("core", core)},
-		Left: &transition.Left{Prefix: "/registry", Boot: []pair.BootKey{{Side: pair.Legacy, Key: "priorityclasses/system-*"}},
+		Left: &transition.Left{Prefix: "/registry",
+			Boot: []pair.BootKey{{Side: pair.Legacy, Key: "priorityclasses/system-*"}},
 			Rows: []transition.LeftRow{
 				{Key: "priorityclasses", Name: "priorityclasses", Store: "core", Hint: "move them"},
 				{Key: "apiregistration.k8s.io/apiservices", Name: "apiservices", Store: "core", Hint: "create them there"}}}}
