@@ -380,7 +380,6 @@ func (r *router) stage(kind Kind, from, to *plan.Plan) (Stage, error) {
 	s.compare(from, to)
 	if kind == Retire {
 		s.Lost = without(groupVersions(to.Legacy.Version.Minor), groupVersions(to.Modern.Version.Minor))
-		s.Empty = left(from)
 	}
 	return s, nil
 }
@@ -398,6 +397,11 @@ func (s *Stage) count(t *transition.Transition) {
 			s.ByHand++
 		}
 		for _, c := range slices.Concat(a.Before, a.After) {
+			if c.Kind == transition.NothingLeft && len(s.Empty) == 0 {
+				for _, row := range c.Left.Rows {
+					s.Empty = append(s.Empty, row.Key)
+				}
+			}
 			if c.Kind != transition.Ready {
 				continue
 			}
