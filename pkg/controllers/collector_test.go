@@ -248,6 +248,23 @@ func TestWrongServersAreNotBelieved(t *testing.T) {
 	}
 }
 
+// Two API servers of the right versions that are of two clusters: each owner is absent from one of them.
+func TestServersOfTwoClustersAreNotBelieved(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	pod := w.put("", "pods", "demo", "one", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet",
+		Name: "elsewhere", UID: "elsewhere"})
+	w.see(t.Context(), m)
+	forget(m)
+	w.refuse = func(side pair.Side, _ *http.Request) int {
+		w.shared.objects["namespaces//"+metav1.NamespaceSystem].Metadata.UID = types.UID("of-" + side)
+		return 0
+	}
+	if err := c.process(t.Context(), pod.UID); !errors.Is(err, discovery.ErrWrongServer) || len(w.deletions) > 0 {
+		t.Errorf("process = %v, deleted %q; want the server refused", err, w.deletions)
+	}
+}
+
 func TestDryRunOnlySays(t *testing.T) {
 	w := newWorld(t)
 	var trail bytes.Buffer

@@ -124,6 +124,61 @@ func TestNamespacesStayWhenAStoreForgetsMeanwhile(t *testing.T) {
 	}
 }
 
+// In a backup that is restored a namespace may be one that is being deleted: nothing of it goes before the stores are
+// compared.
+func TestNamespacesOfARestoredStoreKeepTheirObjects(t *testing.T) {
+	w := newWorld(t)
+	_, m := w.collector(Options{})
+	w.put("", "namespaces", "", "demo")
+	w.put(modern, "widgets", "demo", "one")
+	w.put(modern, "replicasets", "demo", "set")
+	if err := m.guard.since(t.Context(), m.now()); err != nil {
+		t.Fatal(err)
+	}
+	forgetting["it was emptied, and its API server has written what it always writes"](w, modern)
+	w.put(modern, "widgets", "demo", "one")
+	w.setNamespace("demo", true, nativeFinalizer, NamespaceFinalizer)
+	if err := m.namespaces.process(t.Context(), "demo"); !errors.Is(err, errStopped) || len(w.deletions) > 0 {
+		t.Errorf("process = %v, deleted %q; want deletions stopped", err, w.deletions)
+	}
+}
+
+// A namespace that a restored store has not yet is not one that was deleted, and one that is created meanwhile is there.
+func TestOrphansAreThoseOfNamespacesThatAreGone(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"a backup was restored": func(w *world) {
+			delete(w.shared.objects, "namespaces//demo")
+			w.version -= 3
+		},
+		"it is created meanwhile": func(w *world) {
+			again := w.shared.objects["namespaces//demo"]
+			delete(w.shared.objects, "namespaces//demo")
+			w.refuse = func(_ pair.Side, r *http.Request) int {
+				if strings.HasSuffix(r.URL.Path, "/namespaces/demo/widgets/one") && r.Method == http.MethodGet {
+					w.shared.objects["namespaces//demo"] = again
+				}
+				return 0
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			_, m := w.collector(Options{DeleteOrphans: true})
+			w.put("", "namespaces", "", "demo")
+			w.put(modern, "widgets", "demo", "one")
+			if err := m.guard.since(t.Context(), m.now()); err != nil {
+				t.Fatal(err)
+			}
+			change(w)
+			w.see(t.Context(), m)
+			_ = m.namespaces.reportOrphans(t.Context())
+			if len(w.deletions) > 0 {
+				t.Errorf("deleted %q", w.deletions)
+			}
+		})
+	}
+}
+
 // A namespace that was deleted before the controllers saw it waits for them all the same.
 func TestNamespacesThatAreBeingDeletedGetTheFinalizer(t *testing.T) {
 	w := newWorld(t)
