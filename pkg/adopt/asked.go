@@ -31,7 +31,10 @@ func flagOfWord(before []string, word string) string {
 	if len(before) == 0 || strings.Contains(before[len(before)-1], "=") {
 		return ""
 	}
-	name, _ := argName(before[len(before)-1])
+	name, ok := argName(before[len(before)-1])
+	if !ok {
+		return ""
+	}
 	return kubever.FlagName(name)
 }
 

@@ -39,8 +39,8 @@ var servers = map[string]string{
 
 // commandLine finds the component that the words start, directly, through a shell or through another program.
 func (r *reader) commandLine(place string, words []string, environment map[string]string) (commandLine, bool) {
-	if script, ok := shellScript(words); ok {
-		return r.shell(place, script, environment)
+	if script, arguments, ok := shellCommand(words); ok {
+		return r.shell(place, script, arguments, environment)
 	}
 	line, ok := locate(words)
 	if !ok {

@@ -16,8 +16,14 @@ import (
 
 // shellScript returns the script of sh -c SCRIPT, and whether the words are one.
 func shellScript(words []string) (string, bool) {
+	script, _, ok := shellCommand(words)
+	return script, ok
+}
+
+// shellCommand returns the script of sh -c SCRIPT NAME ARGUMENT..., too, with what it is called with.
+func shellCommand(words []string) (script string, arguments []string, ok bool) {
 	if len(words) < 3 || !slices.Contains([]string{"sh", "bash", "dash", "ash"}, path.Base(words[0])) {
-		return "", false
+		return "", nil, false
 	}
 	for i := 1; i+1 < len(words); i++ {
 		switch option := words[i]; {
@@ -25,17 +31,17 @@ func shellScript(words []string) (string, bool) {
 			i++ // and its value
 		case strings.HasPrefix(option, "--"):
 		case strings.HasPrefix(option, "-") && strings.Contains(option, "c"):
-			return words[i+1], true
+			return words[i+1], words[min(i+3, len(words)):], true
 		case !strings.HasPrefix(option, "-"):
-			return "", false
+			return "", nil, false
 		}
 	}
-	return "", false
+	return "", nil, false
 }
 
 // shell finds the component that a script starts: one simple command among pipes, redirections and others.
-func (r *reader) shell(place, script string, environment map[string]string) (commandLine, bool) {
-	s := &shellReader{variables: maps.Clone(environment), made: r.made, file: func(name string) (string, bool) {
+func (r *reader) shell(place, script string, arguments []string, environment map[string]string) (commandLine, bool) {
+	s := &shellReader{variables: maps.Clone(environment), positional: arguments, made: r.made, file: func(name string) (string, bool) {
 		_, text, ok := r.textOf(name)
 		return text, ok
 	}}
@@ -113,6 +119,7 @@ type shellReader struct {
 	directory string        // to which it changed, "" for none
 	exported  []spec.EnvVar // to what it starts
 
+	arrays   map[string][]string
 	computed map[string]bool // variables with a part that only a shell can expand, which stands in the value
 
 	now    started // the command that is being expanded
@@ -199,11 +206,22 @@ func (s *shellReader) visit(node syntax.Node) bool {
 
 func (s *shellReader) assign(assignments []*syntax.Assign) {
 	for _, a := range assignments {
+		if a.Name != nil && a.Array != nil {
+			s.assignArray(a)
+			continue
+		}
 		if a.Name == nil || a.Value == nil || a.Index != nil {
 			continue
 		}
-		s.opaque = false
-		s.variables[a.Name.Value] = strings.Join(s.fields(a.Value, false), " ")
+		s.opaque = a.Append && s.computed[a.Name.Value]
+		value := strings.Join(s.fields(a.Value, false), " ")
+		if a.Append { // NAME+=VALUE
+			value = s.variables[a.Name.Value] + value
+		}
+		if !s.made.take(len(value)) {
+			return
+		}
+		s.variables[a.Name.Value] = value
 		delete(s.computed, a.Name.Value)
 		if s.opaque {
 			if s.computed == nil {
@@ -212,6 +230,49 @@ func (s *shellReader) assign(assignments []*syntax.Assign) {
 			s.computed[a.Name.Value] = true
 		}
 	}
+}
+
+// assignArray keeps the words of NAME=(WORD...) and NAME+=(WORD...). One with words that only a shell can compute is left
+// to it.
+func (s *shellReader) assignArray(a *syntax.Assign) {
+	name := a.Name.Value
+	words := []string{}
+	if a.Append {
+		words = slices.Clone(s.arrays[name])
+	}
+	s.opaque = a.Append && s.arrays[name] == nil && s.computed[name]
+	for _, element := range a.Array.Elems {
+		if element.Value == nil || element.Index != nil {
+			s.opaque = true
+			continue
+		}
+		words = append(words, s.fields(element.Value, true)...)
+	}
+	size := 0
+	for _, word := range words {
+		size += len(word)
+	}
+	if s.arrays == nil {
+		s.arrays = map[string][]string{}
+	}
+	if s.opaque || !s.made.take(size) {
+		delete(s.arrays, name)
+		return
+	}
+	s.arrays[name] = words
+}
+
+// words are those of "$@", and of all elements of an array; false for another expansion.
+func (s *shellReader) words(p *syntax.ParamExp) ([]string, bool) {
+	if p.Param == nil || p.Excl || p.Length || p.Width || p.Slice != nil || p.Repl != nil || p.Exp != nil {
+		return nil, false
+	}
+	if p.Index == nil {
+		return s.positional, p.Param.Value == "@" || p.Param.Value == "*"
+	}
+	index, ok := p.Index.(*syntax.Word)
+	words, known := s.arrays[p.Param.Value]
+	return words, ok && known && (index.Lit() == "@" || index.Lit() == "*")
 }
 
 // values are the variables of assignments, without those that only a shell can compute and those that have arguments in
@@ -275,8 +336,10 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 	}) {
 		return // in a script a name alone may be that of a unit or a process: systemctl restart kube-apiserver
 	}
-	if len(line.words) > 0 && line.words[0] == "--" { // start-stop-daemon --exec PROGRAM -- ARGUMENT...
-		line.words = line.words[1:]
+	daemon := slices.ContainsFunc(line.before, func(word string) bool { return path.Base(word) == "start-stop-daemon" })
+	// start-stop-daemon --exec PROGRAM [OPTION...] -- ARGUMENT...
+	if end := slices.Index(line.words, "--"); end == 0 || end > 0 && daemon {
+		line.words = line.words[end+1:]
 	}
 	line.directory = inDirectory(s.directory, line.directory)
 	line.env = withVariables(withVariables(slices.Clone(s.exported), s.values(call.Assigns)), line.env)
@@ -368,13 +431,13 @@ func (s *shellReader) parts(f *fieldBuilder, parts []syntax.WordPart, quoted boo
 		case *syntax.SglQuoted:
 			f.add(part.Value)
 		case *syntax.DblQuoted:
-			if !s.whole || len(s.positional) > 0 || !isAll(part) {
+			if all, ok := s.isAll(part); !ok || len(all) > 0 {
 				f.add("")
 			}
 			s.parts(f, part.Parts, true)
 		case *syntax.ParamExp:
-			if s.whole && part.Param != nil && (part.Param.Value == "@" || part.Param.Value == "*") {
-				for i, word := range s.positional {
+			if words, ok := s.words(part); ok {
+				for i, word := range words {
 					if i > 0 {
 						f.end()
 					}
@@ -402,13 +465,16 @@ func (s *shellReader) parts(f *fieldBuilder, parts []syntax.WordPart, quoted boo
 	}
 }
 
-// isAll reports whether a quoted text is "$@", which is no word at all where a script has no arguments.
-func isAll(quoted *syntax.DblQuoted) bool {
+// isAll reports whether a quoted text is "$@" or "${NAME[@]}", which is no word at all where there are none.
+func (s *shellReader) isAll(quoted *syntax.DblQuoted) ([]string, bool) {
 	if len(quoted.Parts) != 1 {
-		return false
+		return nil, false
 	}
 	p, ok := quoted.Parts[0].(*syntax.ParamExp)
-	return ok && p.Param != nil && p.Param.Value == "@"
+	if !ok {
+		return nil, false
+	}
+	return s.words(p)
 }
 
 // parameter expands $NAME, ${NAME}, and the forms with a word for one that is set or not; others are left to a shell.
