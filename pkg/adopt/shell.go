@@ -41,10 +41,11 @@ func shellCommand(words []string) (script string, arguments []string, ok bool) {
 
 // shell finds the component that a script starts: one simple command among pipes, redirections and others.
 func (r *reader) shell(place, script string, arguments []string, environment map[string]string) (commandLine, bool) {
-	s := &shellReader{variables: maps.Clone(environment), positional: arguments, made: r.made, file: func(name string) (string, bool) {
-		_, text, ok := r.textOf(name)
-		return text, ok
-	}}
+	s := &shellReader{variables: maps.Clone(environment), positional: arguments, made: r.made,
+		file: func(name string) (string, bool) {
+			_, text, ok := r.textOf(name)
+			return text, ok
+		}}
 	if err := s.read(script); err != nil {
 		r.note(place, "the shell script is ignored: %v", err)
 		return commandLine{}, false
@@ -90,6 +91,10 @@ func (r *reader) noteShell(place string, c started) (asks []asked) {
 		asks = append(asks, r.ask(place, part.flag, "the shell variable %s is not set here; it is taken as empty",
 			part.text))
 	}
+	for _, part := range c.maybe {
+		asks = append(asks, r.ask(place, part.flag, "the shell sets %s under a condition, which is taken as fulfilled; "+
+			"leave out what it does not set here", part.text))
+	}
 	return asks
 }
 
@@ -99,6 +104,7 @@ type started struct {
 	raw   []asked // arguments with parts that only a shell can expand
 	left  []asked // words that are such a part altogether
 	unset []asked // variables, and the arguments that have them
+	maybe []asked // variables that are set under a condition
 }
 
 // shellReader follows a script as far as starting a component depends on it: assignments and simple commands.
@@ -119,8 +125,12 @@ type shellReader struct {
 	directory string        // to which it changed, "" for none
 	exported  []spec.EnvVar // to what it starts
 
-	arrays   map[string][]string
-	computed map[string]bool // variables with a part that only a shell can expand, which stands in the value
+	arrays map[string][]string
+	// how many conditions the statement is under, and the variables that are set under one
+	conditions  int
+	conditional map[string]bool
+	within      map[string]started // what is asked about the values of variables
+	computed    map[string]bool    // variables with a part that only a shell can expand, which stands in the value
 
 	now    started // the command that is being expanded
 	opaque bool    // the word being expanded has such a part
@@ -186,9 +196,19 @@ func (s *shellReader) visit(node syntax.Node) bool {
 			s.functions[node.Name.Value] = node
 		}
 		return false
+	case *syntax.IfClause:
+		s.under(node)
+		return false
 	case *syntax.BinaryCmd:
-		if node.Op == syntax.Pipe {
+		switch node.Op {
+		case syntax.Pipe:
 			s.hereDocument(node.X, teeFile(node.Y))
+		case syntax.AndStmt, syntax.OrStmt:
+			syntax.Walk(node.X, s.visit)
+			s.conditions++
+			syntax.Walk(node.Y, s.visit)
+			s.conditions--
+			return false
 		}
 	case *syntax.Stmt:
 		s.hereDocument(node, node)
@@ -214,13 +234,16 @@ func (s *shellReader) assign(assignments []*syntax.Assign) {
 			continue
 		}
 		s.opaque = a.Append && s.computed[a.Name.Value]
+		outer := s.questions(a)
 		value := strings.Join(s.fields(a.Value, false), " ")
+		s.keepQuestions(a.Name.Value, outer)
 		if a.Append { // NAME+=VALUE
 			value = s.variables[a.Name.Value] + value
 		}
 		if !s.made.take(len(value)) {
 			return
 		}
+		s.depends(a.Name.Value, value)
 		s.variables[a.Name.Value] = value
 		delete(s.computed, a.Name.Value)
 		if s.opaque {
@@ -232,8 +255,71 @@ func (s *shellReader) assign(assignments []*syntax.Assign) {
 	}
 }
 
-// assignArray keeps the words of NAME=(WORD...) and NAME+=(WORD...). One with words that only a shell can compute is left
-// to it.
+// questions starts an assignment: what is asked about its value is put aside from what is asked about a command.
+func (s *shellReader) questions(a *syntax.Assign) (outer started) {
+	outer, s.now = s.now, started{}
+	if a.Append {
+		s.askedIn(a.Name.Value)
+	}
+	return outer
+}
+
+// keepQuestions ends it: they are asked of whatever has the variable.
+func (s *shellReader) keepQuestions(name string, outer started) {
+	if s.within == nil {
+		s.within = map[string]started{}
+	}
+	s.within[name] = started{unset: s.now.unset, maybe: s.now.maybe}
+	s.now = outer
+}
+
+// askedIn asks what the value of a variable leaves open.
+func (s *shellReader) askedIn(name string) {
+	s.now.unset = withQuestions(s.now.unset, s.within[name].unset)
+	s.now.maybe = withQuestions(s.now.maybe, s.within[name].maybe)
+}
+
+// withQuestions adds questions, each once: values that are put together again and again would double them.
+func withQuestions(list, more []asked) []asked {
+	for _, a := range more {
+		if !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// depends remembers whether a variable has its value, or a part of it, under a condition only.
+func (s *shellReader) depends(name, value string) {
+	before := s.variables[name]
+	switch {
+	case s.conditions > 0 && value != before:
+		if s.conditional == nil {
+			s.conditional = map[string]bool{}
+		}
+		s.conditional[name] = true
+	case s.conditions == 0 && !(before != "" && strings.Contains(value, before)):
+		delete(s.conditional, name)
+	}
+}
+
+// under follows a statement with a condition: its body counts, and what it sets is remembered.
+func (s *shellReader) under(clause *syntax.IfClause) {
+	for _, statement := range clause.Cond {
+		syntax.Walk(statement, s.visit)
+	}
+	s.conditions++
+	for _, statement := range clause.Then {
+		syntax.Walk(statement, s.visit)
+	}
+	if clause.Else != nil {
+		s.under(clause.Else)
+	}
+	s.conditions--
+}
+
+// assignArray keeps the words of NAME=(WORD...) and NAME+=(WORD...). One with words that only a shell can compute is
+// left to it.
 func (s *shellReader) assignArray(a *syntax.Assign) {
 	name := a.Name.Value
 	words := []string{}
@@ -241,6 +327,7 @@ func (s *shellReader) assignArray(a *syntax.Assign) {
 		words = slices.Clone(s.arrays[name])
 	}
 	s.opaque = a.Append && s.arrays[name] == nil && s.computed[name]
+	defer s.keepQuestions(name, s.questions(a))
 	for _, element := range a.Array.Elems {
 		if element.Value == nil || element.Index != nil {
 			s.opaque = true
@@ -272,6 +359,9 @@ func (s *shellReader) words(p *syntax.ParamExp) ([]string, bool) {
 	}
 	index, ok := p.Index.(*syntax.Word)
 	words, known := s.arrays[p.Param.Value]
+	if ok && known {
+		s.askedIn(p.Param.Value)
+	}
 	return words, ok && known && (index.Lit() == "@" || index.Lit() == "*")
 }
 
@@ -303,12 +393,18 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 	var words []string
 	for _, word := range call.Args {
 		s.opaque = false
-		unset := len(s.now.unset)
+		unset, maybe := len(s.now.unset), len(s.now.maybe)
 		fields := s.fields(word, true)
 		text := strings.Join(fields, " ")
-		flag := flagOfWord(words, text)
+		flag := ""
+		if len(fields) < 2 {
+			flag = flagOfWord(words, text)
+		}
 		for i := range s.now.unset[unset:] {
 			s.now.unset[unset+i].flag = flag
+		}
+		for i := range s.now.maybe[maybe:] {
+			s.now.maybe[maybe+i].flag = flag
 		}
 		switch {
 		case s.opaque && strings.HasPrefix(text, "-"):
@@ -358,6 +454,9 @@ func (s *shellReader) source(name string) {
 		return
 	}
 	if text, ok := s.file(name); ok {
+		outer := s.conditions
+		s.conditions = 0 // it is there
+		defer func() { s.conditions = outer }()
 		s.depth++
 		_ = s.read(text) // a file that is no shell assigns nothing: its variables are named as not set
 		s.depth--
@@ -484,6 +583,10 @@ func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
 		return "", false
 	}
 	value, set := s.variables[p.Param.Value]
+	s.askedIn(p.Param.Value)
+	if s.conditional[p.Param.Value] {
+		s.now.maybe = append(s.now.maybe, asked{text: p.Param.Value})
+	}
 	if n, err := strconv.Atoi(p.Param.Value); err == nil && n > 0 && n <= len(s.positional) {
 		value, set = s.positional[n-1], true
 	}

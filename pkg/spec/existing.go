@@ -72,8 +72,10 @@ func (p *PKI) Adopt(legacy *Side) {
 	setDefault(&p.ServiceAccountKey, legacy.named([2]string{manager, "service-account-private-key-file"},
 		[2]string{server, "service-account-signing-key-file"}))
 	setDefault(&p.RequestHeaderCA, legacy.named([2]string{server, "requestheader-client-ca-file"}))
-	setDefault(&p.ProxyClientCert, legacy.named([2]string{server, "proxy-client-cert-file"}))
-	setDefault(&p.ProxyClientKey, legacy.named([2]string{server, "proxy-client-key-file"}))
+	if p.RequestHeaderCA != "" { // a certificate of no such CA is one that no extension API server believes
+		setDefault(&p.ProxyClientCert, legacy.named([2]string{server, "proxy-client-cert-file"}))
+		setDefault(&p.ProxyClientKey, legacy.named([2]string{server, "proxy-client-key-file"}))
+	}
 	setDefault(&p.KubeletClientCert, legacy.named([2]string{server, "kubelet-client-certificate"}))
 	setDefault(&p.KubeletClientKey, legacy.named([2]string{server, "kubelet-client-key"}))
 	setDefault(&p.EncryptionConfiguration, legacy.named([2]string{server, "encryption-provider-config"}))
