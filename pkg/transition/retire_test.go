@@ -121,7 +121,8 @@ func TestTheLegacySideEndsBeforeOthersActForIt(t *testing.T) {
 			if ended := slices.Contains(s.Do.Roles.Ended, plan.JointControllers); ended != (at > works) {
 				t.Errorf("%s: step %d leaves the controllers of both sides out: %t", target, at, ended)
 			}
-			if at == roles && s.Undo.Roles.Rules != "" || at > works && s.Undo.Roles.Rules != tr.Steps[roles].Do.Roles.Rules {
+			back := s.Undo.Roles.Rules
+			if at == roles && back != "" || at > works && back != tr.Steps[roles].Do.Roles.Rules {
 				t.Errorf("%s: step %d is taken back to %q", target, at, s.Undo.Roles.Rules)
 			}
 		}
@@ -191,7 +192,8 @@ func TestWhatIsNotRetired(t *testing.T) {
 		"with an upgrade": {setup(replace(fused, "version: 1.36.3", "version: 1.35.0")), setup(alone),
 			"the modern version changes at the same time"},
 		"kubelets that are not over": {setup(replace(fused, "modern: {}, ", "")), setup(alone), "spec.kubelet.modern"},
-		"what is not handed over": {setup(fused), setup(replace(alone, "handedOver: [", "handedOver: [deployments.apps, ")),
+		"what is not handed over": {setup(fused), setup(replace(alone, "handedOver: [",
+			"handedOver: [deployments.apps, ")),
 			"hand over before"},
 		"with nodes": {setup(fused), setup(replace(alone, "modern: {}, ", "modern: {"+nodeOne+"}, ")),
 			"take nodes over before"},

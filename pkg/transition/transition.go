@@ -240,7 +240,7 @@ const (
 	MayComeBack CheckKind = "may come back" // Members have not agreed on the newer minor
 	Beats       CheckKind = "beats"         // every node that is ready has a kubelet of Heartbeats and is heard of
 	NothingLeft CheckKind = "nothing left"  // of the legacy side's own objects of Left
-	MastersAre  CheckKind = "masters are"   // the service kubernetes leads to the API servers of Masters, and to no other
+	MastersAre  CheckKind = "masters are"   // the service kubernetes leads to the API servers of Masters alone
 	RangesAdded CheckKind = "ranges added"  // every address of a service in Ranges is known to its allocator
 	Works       CheckKind = "works"         // controllers, scheduler, allocator and collector of Asked do their work
 	Adopted     CheckKind = "adopted"       // the controllers there act for Objects; their pods are those of before

@@ -229,7 +229,8 @@ func (w *wholeWay) serves() {
 	t := w.t
 	t.Helper()
 	w.create(pair.Legacy, "/api/v1/namespaces/demo/services", object{"metadata": object{"name": "probed"},
-		"spec": object{"selector": object{"workload": "deployment"}, "ports": []object{{"port": 80, "targetPort": 8080}}}})
+		"spec": object{"selector": object{"workload": "deployment"},
+			"ports": []object{{"port": 80, "targetPort": 8080}}}})
 	var service struct{ Spec struct{ ClusterIP string } }
 	must(t, w.admin.Call(t.Context(), http.MethodGet, "/api/v1/namespaces/demo/services/probed", nil, &service))
 	url := "http://" + service.Spec.ClusterIP + "/"
@@ -400,7 +401,8 @@ func (w *wholeWay) plan(name, from, to string) *stepsOnHost {
 	t := w.t
 	t.Helper()
 	s := &stepsOnHost{wayOnHost: &wayOnHost{f: w.nodesPair, file: "/root/" + name + ".steps", ids: map[string]string{}}}
-	words := []string{"fusionctl", "transition", "plan", from, to, "--out", s.file, "-o", "json", "--to-target", "systemd"}
+	words := []string{"fusionctl", "transition", "plan", from, to, "--out", s.file, "-o", "json",
+		"--to-target", "systemd"}
 	if from != "none" {
 		words = append(words, "--from-target", "systemd")
 	}

@@ -295,7 +295,7 @@ func (h *Host) works(ctx context.Context, a *transition.Access) (err error) {
 	return probeDeployment(ctx, s, wait)
 }
 
-// probeLabel is on the namespace of the probes: one without it is somebody's, and stays.
+// probeLabel is on the namespace of the probes: one without it is no probe's, and stays.
 const probeLabel = "kubefusion.dev/probe"
 
 // isProbe returns nil for a namespace of a probe, and where there is none.

@@ -104,7 +104,7 @@ func (s *roleStores) read(ctx context.Context) error {
 	return nil
 }
 
-// ended reports whether an object binds nobody but users of components that run no more.
+// ended reports whether an object binds no others than users of components that run no more.
 func (s *roleStores) ended(o roles.Object) bool {
 	return len(o.Subjects) > 0 && !slices.ContainsFunc(o.Subjects, func(subject rbacv1.Subject) bool {
 		return subject.Kind != rbacv1.UserKind || !slices.Contains(s.Ended, subject.Name)

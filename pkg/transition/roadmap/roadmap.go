@@ -418,7 +418,8 @@ func (s *Stage) count(t *transition.Transition) {
 
 // Measured by TestTheWholeWay on two cores, with few objects: what a step takes beyond its own second or less.
 var (
-	actionSeconds = map[transition.Kind]int{transition.HandOver: 1, transition.ChangeKubelet: 3, transition.AddRanges: 1}
+	actionSeconds = map[transition.Kind]int{transition.HandOver: 1, transition.ChangeKubelet: 3,
+		transition.AddRanges: 1}
 	checkSeconds  = map[transition.CheckKind]int{transition.Ready: 3, transition.Gone: 1, transition.StoresAgree: 1,
 		transition.MayGo: 1, transition.Adopted: 4, transition.Beats: 8, transition.NodeReady: 5,
 		transition.NodePods: 12, transition.MastersAre: 2, transition.Works: 25}
