@@ -420,7 +420,7 @@ func (s *Stage) count(t *transition.Transition) {
 var (
 	actionSeconds = map[transition.Kind]int{transition.HandOver: 1, transition.ChangeKubelet: 3,
 		transition.AddRanges: 1}
-	checkSeconds  = map[transition.CheckKind]int{transition.Ready: 3, transition.Gone: 1, transition.StoresAgree: 1,
+	checkSeconds = map[transition.CheckKind]int{transition.Ready: 3, transition.Gone: 1, transition.StoresAgree: 1,
 		transition.MayGo: 1, transition.Adopted: 4, transition.Beats: 8, transition.NodeReady: 5,
 		transition.NodePods: 12, transition.MastersAre: 2, transition.Works: 25}
 )
