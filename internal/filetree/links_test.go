@@ -66,7 +66,8 @@ func TestLinksLeadNowhereOutside(t *testing.T) {
 		t.Errorf("two links to each other: %v, want ErrLinks", err)
 	}
 	_, err := files.Open("etc/shadow")
-	if link, ok := errors.AsType[*LinkError](err); !ok || link.Link != "/run/shadow" || !errors.Is(err, fs.ErrNotExist) {
+	if link, ok := errors.AsType[*LinkError](err); !ok || link.Link != "/run/shadow" ||
+		!errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a link to what is only elsewhere: %v, want the link and ErrNotExist", err)
 	}
 	if _, err := files.Open("../outside"); !errors.Is(err, fs.ErrInvalid) {

@@ -55,8 +55,8 @@ func (r *reader) commandLine(place string, words []string, environment map[strin
 func (r *reader) locateWithin(words []string) (commandLine, bool) {
 	for i, word := range words {
 		var document yaml.Node
-		if !strings.HasPrefix(word, "{") && !strings.HasPrefix(word, "[") || yaml.Unmarshal([]byte(word), &document) != nil ||
-			unreadable(&document) != "" || len(document.Content) == 0 {
+		if !strings.HasPrefix(word, "{") && !strings.HasPrefix(word, "[") ||
+			yaml.Unmarshal([]byte(word), &document) != nil || unreadable(&document) != "" || len(document.Content) == 0 {
 			continue
 		}
 		inner := describedWords(document.Content[0])

@@ -129,8 +129,8 @@ func (r *reader) describedProcess(name string, node *yaml.Node, above []*yaml.No
 	if !ok {
 		return false
 	}
-	p := Process{Component: line.component, Name: line.component, Place: place, Command: line.command, Words: line.words,
-		Env: withVariables(env, line.env), broken: line.broken, asks: line.asks}
+	p := Process{Component: line.component, Name: line.component, Place: place, Command: line.command,
+		Words: line.words, Env: withVariables(env, line.env), broken: line.broken, asks: line.asks}
 	if directory := child(node, "cwd", "workingDir", "working_dir", "workdir"); directory != nil {
 		r.workIn(&p, inDirectory(directory.Value, line.directory))
 	}

@@ -445,8 +445,8 @@ func (w *writer) stores() {
 		w.File.Spec.Stores = append(w.File.Spec.Stores, spec.Store{Name: "modern", Prefix: core.Prefix, TLS: core.TLS})
 		identity := "tls is the same as above."
 		if core.TLS != nil && !core.TLS.Identifies() {
-			identity = "the legacy side has none, and its etcd asks for none.\nA rendered etcd does: add cert and key " +
-				"to tls here, and fusionctl pki issues them."
+			identity = "the legacy side has none, and its etcd asks for none.\nA rendered etcd does: add cert and " +
+				"key to tls here, and fusionctl pki issues them."
 		}
 		w.comment("spec.stores[1]", "The etcd of the modern side: a new one. FILL IN its client URLs. To have it "+
 			"rendered too, with a member on every host, add\nmanaged: {version: 3.6.8, dataDir: "+

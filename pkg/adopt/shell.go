@@ -92,8 +92,8 @@ func (r *reader) noteShell(place string, c started) (asks []asked) {
 			part.text))
 	}
 	for _, part := range c.maybe {
-		asks = append(asks, r.ask(place, part.flag, "the shell sets %s under a condition, which is taken as fulfilled; "+
-			"leave out what it does not set here", part.text))
+		asks = append(asks, r.ask(place, part.flag, "the shell sets %s under a condition, which is taken as "+
+			"fulfilled; leave out what it does not set here", part.text))
 	}
 	return asks
 }

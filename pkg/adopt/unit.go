@@ -239,7 +239,8 @@ func (u *service) process() error {
 		// etcd and kubelets only tell about the cluster
 		informs := !isScript && len(kubever.Flags(programOf(words), kubever.Oldest)) == 0
 		if len(unset) > 0 && len(missing) > 0 && informs {
-			u.note(start.place, "is left out: $%s comes from %s, which is not among the files", unset[0].text, missing[0])
+			u.note(start.place, "is left out: $%s comes from %s, which is not among the files", unset[0].text,
+				missing[0])
 			continue
 		}
 		if len(unset) > 0 && len(missing) > 0 {

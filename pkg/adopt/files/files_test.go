@@ -127,8 +127,8 @@ func TestLinksOfACopyStayInIt(t *testing.T) {
 		for _, dir := range []string{root, manifests} {
 			if h, err := Read([]string{dir}); err == nil {
 				t.Errorf("--from %s follows a link to %s: %+v", dir, target, h.Hosts[0].Running)
-			} else if want := "it links to " + target + ", and there is none below " + dir; !strings.Contains(err.Error(),
-				want) {
+			} else if want := "it links to " + target + ", and there is none below " + dir; !strings.Contains(
+				err.Error(), want) {
 				t.Errorf("--from %s: %v, want %q", dir, err, want)
 			}
 		}
