@@ -99,7 +99,8 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	r := &Reconciler{Within: lookWithin, Reading: readWithin, Client: manager.GetClient(), Reader: manager.GetAPIReader(),
+	r := &Reconciler{Within: lookWithin, Reading: readWithin,
+		Client: manager.GetClient(), Reader: manager.GetAPIReader(),
 		Events: manager.GetEventRecorder("fusionctl-operator"), Now: time.Now, StepLimit: o.StepLimit,
 		Repair: o.Repair, Look: 2 * time.Second, MaxConcurrent: o.MaxConcurrent,
 		Sights: func(ctx context.Context, w *transition.Watch) (map[string]witness.Sight, error) {
