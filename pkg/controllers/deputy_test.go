@@ -140,6 +140,21 @@ func TestUIDsOfOthersMoveNothing(t *testing.T) {
 	}
 }
 
+// An owner that waits for its dependents waits for those that name it: one that names something else stays while it is
+// there.
+func TestMisnamedReferencesWaitForTheOwner(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	misnamed := w.put(legacy, "replicasets", "demo", "set")
+	misnamed.Name = "another"
+	pod := w.put("", "pods", "demo", "one", misnamed)
+	finalized(w, legacy, "replicasets/demo/set", metav1.FinalizerDeleteDependents)
+	w.see(t.Context(), m)
+	if err := c.process(t.Context(), pod.UID); err != nil || len(w.deletions) > 0 {
+		t.Errorf("process = %v, deleted %q", err, w.deletions)
+	}
+}
+
 // A reference with the UID of an owner and the name of something else is released with the others: it names nothing.
 func TestMisnamedReferencesAreReleased(t *testing.T) {
 	w := newWorld(t)
