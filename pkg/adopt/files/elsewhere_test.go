@@ -15,7 +15,6 @@ func TestReadNamesWhatLiesElsewhere(t *testing.T) {
 	arguments := "./kube-apiserver --etcd-servers https://10.4.7.12:2379 --service-cluster-ip-range 192.168.0.0/16\n"
 	for name, want := range map[string]string{
 		"opt/kubernetes/server/bin/kube-apiserver.sh": "want its directory after --from: opt/kubernetes/server/bin",
-		"var/vcap/jobs/kube-apiserver/config/bpm.yml": "want its directory after --from: var/vcap/jobs",
 		"etc/supervisor/conf.d/kube-apiserver.conf":   "in a form that is not read; want the components as they run",
 		"etc/init/kube-apiserver.conf":                "is a job of upstart",
 		"etc/origin/node/pods/apiserver.yaml":         "is of an OpenShift 3 master",
