@@ -13,9 +13,9 @@ import (
 )
 
 // unequal writes what differs between two objects of one Go type as the maps that their JSON is, without their kinds,
-// their status and their metadata but for the labels; nil for both where nothing does. Of a list that is said as long as
-// both have it, elements that do not differ are nil. Writing objects whole and comparing the maps costs several times
-// as much.
+// their status and their metadata but for the labels; nil for both where nothing does. Of a list that is said as
+// long as both have it, elements that do not differ are nil. Writing objects whole and comparing the maps costs several
+// times as much.
 func unequal(said map[string]any, a, b reflect.Value) (left, right map[string]any, err error) {
 	for _, field := range fieldsOf(a.Type()) {
 		l, r := a.Field(field.index), b.Field(field.index)

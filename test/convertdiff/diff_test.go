@@ -58,7 +58,8 @@ func TestLossesAreThoseOfOldTypes(t *testing.T) {
 						continue
 					}
 					d.lost[loss.Path] = true
-					served := kubever.ServesGVK(object.GroupVersionKind(), kubever.Newest) // otherwise its type may have grown since
+					// The type of a version that is not served any more may have grown since.
+					served := kubever.ServesGVK(object.GroupVersionKind(), kubever.Newest)
 					if served && strings.Contains(loss.Meaning, "no version knows") {
 						d.tell(t, loss.Path, "is called unknown to all versions, and the newest has it")
 					}
@@ -97,8 +98,8 @@ func goldens(t *testing.T) []*unstructured.Unstructured {
 	}
 	var objects []*unstructured.Unstructured
 	for _, file := range files {
-		if strings.HasSuffix(file, "WatchEvent.json") || strings.HasSuffix(file, "ConversionReview.json") { // no objects
-			continue
+		if strings.HasSuffix(file, "WatchEvent.json") || strings.HasSuffix(file, "ConversionReview.json") {
+			continue // no objects
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {

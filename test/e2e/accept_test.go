@@ -33,9 +33,9 @@ import (
 
 // What convert calls good, a real server of the release accepts: objects of every kind that one of the releases serves,
 // in every version that they convert to, as they are, with each of their fields taken away, and with some changed by
-// chance. What the server drops is named as a loss. Servers that know dryRun write nothing; the others have a store that
-// is thrown away. FUSIONCTL_E2E_ACCEPT_FILES names a directory of other manifests instead, whose objects are taken as
-// they are, FUSIONCTL_E2E_ACCEPT a release that is asked alone, and FUSIONCTL_E2E_ACCEPT_SEED another chance.
+// chance. What the server drops is named as a loss. Servers that know dryRun write nothing; the others have a store
+// that is thrown away. FUSIONCTL_E2E_ACCEPT_FILES names a directory of other manifests instead, whose objects are taken
+// as they are, FUSIONCTL_E2E_ACCEPT a release that is asked alone, and FUSIONCTL_E2E_ACCEPT_SEED another chance.
 func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 	t.Parallel()
 	c, err := convert.New()
@@ -241,8 +241,8 @@ func acceptSeed(t *testing.T) uint64 {
 // changedByChance is how many variants of an object chance makes.
 const changedByChance = 12
 
-// variantsByChance are variants, and those in which one to three places are changed by chance: the same for one seed and
-// one object.
+// variantsByChance are variants, and those in which one to three places are changed by chance: the same for one seed
+// and one object.
 func variantsByChance(seed uint64) func(map[string]any) []map[string]any {
 	return func(object map[string]any) []map[string]any {
 		result := variants(object)

@@ -193,7 +193,7 @@ var large = []struct {
 	}},
 	{"custom resource", 36, false, func(n int) []byte {
 		return list(`{"apiVersion":"example.com/v1","kind":"Foo","metadata":{"name":"a"},"spec":{"list":[@]}}`,
-			`{"name":"n%d","values":["a word","another"],"deep":{"er":{"still":"deeper than anything that is above"}}}`, n)
+			`{"name":"n%d","values":["a word","another"],"deep":{"er":{"still":"deeper than anything above"}}}`, n)
 	}},
 	{"Deployment with variables", 15, true, func(n int) []byte {
 		return list(
@@ -215,11 +215,13 @@ func TestManyVersionsAreLinear(t *testing.T) {
 		for i := range versions {
 			versions[i] = fmt.Sprintf(`{"name":"v%d","served":true,"storage":%t}`, i+1, i == 0)
 		}
-		text := `{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{` +
-			`"name":"xs.g.example"},"spec":{"group":"g.example","scope":"Namespaced","names":{"plural":"xs","singular":"x","kind":"X",` +
-			`"listKind":"XList"},"subresources":{"status":{}},"versions":[` + strings.Join(versions, ",") + `]}}`
+		text := `{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition",` +
+			`"metadata":{"name":"xs.g.example"},"spec":{"group":"g.example","scope":"Namespaced","names":{` +
+			`"plural":"xs","singular":"x","kind":"X","listKind":"XList"},"subresources":{"status":{}},` +
+			`"versions":[` + strings.Join(versions, ",") + `]}}`
 		start := usedTime(t)
-		if err := s.Convert(t.Context(), "", strings.NewReader(text), func(r Result) error { return r.Err }); err != nil {
+		err := s.Convert(t.Context(), "", strings.NewReader(text), func(r Result) error { return r.Err })
+		if err != nil {
 			t.Fatal(err)
 		}
 		return usedTime(t) - start
@@ -289,7 +291,8 @@ func beside(tb testing.TB, c *convert.Converter, minor kubever.Minor, text []byt
 		start := usedTime(tb)
 		readAlone(tb, text)
 		middle := usedTime(tb)
-		if err := s.Convert(tb.Context(), "", bytes.NewReader(text), func(r Result) error { return r.Err }); err != nil {
+		err := s.Convert(tb.Context(), "", bytes.NewReader(text), func(r Result) error { return r.Err })
+		if err != nil {
 			tb.Fatal(err)
 		}
 		alone, converted = min(alone, middle-start), min(converted, usedTime(tb)-middle)

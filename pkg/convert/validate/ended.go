@@ -23,7 +23,7 @@ var endedKinds = map[schema.GroupKind]func(v *validation, object *unstructured.U
 	{Group: "settings.k8s.io", Kind: "PodPreset"}:     (*validation).podPreset,
 }
 
-// ended are the errors of an object of a kind that ended, and those that its servers may not have; none for other kinds.
+// ended are the errors of an object of a kind that ended, and those that its servers may not have; none for others.
 func (v *validation) ended(object *unstructured.Unstructured) (refused, doubts field.ErrorList, _ error) {
 	validate := endedKinds[object.GroupVersionKind().GroupKind()]
 	if validate == nil {
@@ -57,7 +57,7 @@ func (v *validation) ended(object *unstructured.Unstructured) (refused, doubts f
 }
 
 // strategies are the rules of a policy, and the values that they may have. Values that came later are in the table of
-// values. Source: pkg/apis/extensions/validation/validation.go@1.6.13, pkg/apis/policy/validation/validation.go@1.15.12.
+// values. Source: validation.go in pkg/apis/extensions/validation@1.6.13 and pkg/apis/policy/validation@1.15.12.
 var strategies = []struct {
 	name     string
 	optional bool

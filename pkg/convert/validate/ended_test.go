@@ -22,8 +22,8 @@ func TestKindsWithoutValidationToday(t *testing.T) {
 		preset     = "apiVersion: settings.k8s.io/v1alpha1\nkind: PodPreset\nmetadata: {name: a}\nspec: "
 		tpr        = "apiVersion: extensions/v1beta1\nkind: ThirdPartyResource\nmetadata: {name: %s}\n"
 		definition = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\n" +
-			"metadata: {name: foos.g.example}\nspec: {group: g.example, names: {plural: foos, singular: foo, kind: Foo, " +
-			"listKind: FooList}, "
+			"metadata: {name: foos.g.example}\nspec: {group: g.example, names: {plural: foos, singular: foo, " +
+			"kind: Foo, listKind: FooList}, "
 		review = "apiVersion: authorization.k8s.io/v1\nkind: "
 	)
 	for _, test := range []struct {
@@ -66,13 +66,15 @@ func TestKindsWithoutValidationToday(t *testing.T) {
 		{strings.Replace(tpr, "%s", "crumb.a.example", 1) + "versions: [{name: v1}]", "", 6},
 		{strings.Replace(tpr, "%s", "crumb.example", 1) + "versions: [{name: v1}]", "metadata.name", 6},
 		{strings.Replace(tpr, "%s", "crumb.a.example", 1), "versions", 6},
-		{strings.Replace(tpr, "%s", "crumb.a.example", 1) + "versions: [{name: v1}, {name: v1}]", "versions[1].name", 6},
+		{strings.Replace(tpr, "%s", "crumb.a.example", 1) + "versions: [{name: v1}, {name: v1}]",
+			"versions[1].name", 6},
 
 		{review + "SubjectAccessReview\nspec: {user: a, resourceAttributes: {verb: get}}", "", kubever.Newest},
 		{review + "SubjectAccessReview\nspec: {user: a}", "spec.resourceAttributes", kubever.Newest},
 		{review + "SubjectAccessReview\nspec: {resourceAttributes: {verb: get}}", "spec.user", 15},
 		{review + "SelfSubjectAccessReview\nspec: {}", "spec.resourceAttributes", kubever.Newest},
-		{review + "LocalSubjectAccessReview\nmetadata: {namespace: a}\nspec: {user: a, resourceAttributes: {namespace: b}}",
+		{review + "LocalSubjectAccessReview\nmetadata: {namespace: a}\n" +
+			"spec: {user: a, resourceAttributes: {namespace: b}}",
 			"spec.resourceAttributes.namespace", kubever.Newest},
 		{review + "SelfSubjectRulesReview\nspec: {}", "spec.namespace", kubever.Newest},
 		{"apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {}", "spec.token", kubever.Newest},

@@ -116,8 +116,8 @@ type laterness struct {
 var laternesses = []laterness{
 	{"TokenReview", "spec.token", 7, "pkg/registry/authentication/tokenreview/storage.go@1.7.0,1.8.15; run: 1.6.13 " +
 		"answers one without a token"},
-	{"StatefulSet", "spec.template.spec", 0, "pkg/apis/apps/validation/validation.go@1.15.12,1.17.17 leaves its PodSpec " +
-		"unvalidated; run: 1.10.13 and 1.15.12 accept a StatefulSet without containers"},
+	{"StatefulSet", "spec.template.spec", 0, "pkg/apis/apps/validation/validation.go@1.15.12,1.17.17 leaves its " +
+		"PodSpec unvalidated; run: 1.10.13 and 1.15.12 accept a StatefulSet without containers"},
 	{"StatefulSet", "spec.volumeClaimTemplates", 0,
 		"the same files; run: 1.10.13 and 1.15.12 accept claims without access modes"},
 }
@@ -126,6 +126,7 @@ var laternesses = []laterness{
 func maybeLater(kind string, minor kubever.Minor, err *field.Error) bool {
 	return slices.ContainsFunc(laternesses, func(l laterness) bool {
 		rest, inside := strings.CutPrefix(err.Field, l.part)
-		return l.kind == kind && (l.until == 0 || minor <= l.until) && inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		inside = inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		return l.kind == kind && inside && (l.until == 0 || minor <= l.until)
 	})
 }

@@ -81,8 +81,8 @@ func decodeProtobuf(e *storage.Envelope) (map[string]any, error) {
 	return object, nil
 }
 
-// dropNulls removes the creationTimestamp: null that typed objects print where they have none. A pod of disruptedPods, the
-// one map whose values may be null, stays.
+// dropNulls removes the creationTimestamp: null that typed objects print where they have none. A pod of disruptedPods,
+// the one map whose values may be null, stays.
 func dropNulls(value any) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -87,7 +87,7 @@ var goTypes = map[string]reflect.Type{
 	"=admissionregistration/v1.ServiceReference":       reflect.TypeFor[admissionregistrationv1.ServiceReference](),
 	"=autoscaling/v2.CrossVersionObjectReference":      reflect.TypeFor[autoscalingv2.CrossVersionObjectReference](),
 	"=autoscaling/v2.HorizontalPodAutoscaler":          reflect.TypeFor[autoscalingv2.HorizontalPodAutoscaler](),
-	"=autoscaling/v2.HorizontalPodAutoscalerCondition": reflect.TypeFor[autoscalingv2.HorizontalPodAutoscalerCondition](),
+	"=autoscaling/v2.HorizontalPodAutoscalerCondition": scalerCondition,
 	"=batch/v1beta1.CronJob":                           reflect.TypeFor[batchv1beta1.CronJob](),
 	"=certificates/v1beta1.PodCertificateRequest":      reflect.TypeFor[certificatesv1beta1.PodCertificateRequest](),
 	"=core/v1.EnvFromSource":                           reflect.TypeFor[corev1.EnvFromSource](),
@@ -126,6 +126,8 @@ var goTypes = map[string]reflect.Type{
 	"=runtime.RawExtension":                            reflect.TypeFor[runtime.RawExtension](),
 	"=scheduling/v1.PriorityClass":                     reflect.TypeFor[schedulingv1.PriorityClass](),
 }
+
+var scalerCondition = reflect.TypeFor[autoscalingv2.HorizontalPodAutoscalerCondition]()
 
 // removedFrom are the fields that a type of the newest version has lost.
 func (l *layouts) removedFrom(t reflect.Type) map[protowire.Number]layoutField {
