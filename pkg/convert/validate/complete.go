@@ -154,7 +154,6 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 	if err != nil {
 		return judgement{}, err
 	}
-	saidOnce(object, errs)
 	errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
 		return v.converter.CameLater(object.GroupVersionKind(), err.Field, v.minor)
 	})
@@ -234,7 +233,11 @@ func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList,
 	if err != nil {
 		return nil, err
 	}
-	return Created(internal, gvk.GroupVersion(), namespaced(gvk)), nil
+	errs := Created(internal, gvk.GroupVersion(), namespaced(gvk))
+	if !v.full {
+		saidOnce(object, errs)
+	}
+	return errs, nil
 }
 
 // names are the errors of a CRD of v1beta1 in what v1 and v1beta1 require alike: group, names, versions and columns;

@@ -98,3 +98,17 @@ func TestKindsWithoutValidationToday(t *testing.T) {
 		}
 	}
 }
+
+// What 1.36 refuses of an address that the object had before as well, an older release may take.
+func TestAddressesThatOldServersMayTake(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := parse(t, "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {podCIDR: 10.0.0.1/24}")
+	_, _, err = Complete(c, node, node.DeepCopy(), nil, 15)
+	var refused *RefusedError
+	if !errors.As(err, &refused) || !refused.Doubtful {
+		t.Errorf("a podCIDR with bits beyond its prefix: %v; want that 1.15 may refuse it", err)
+	}
+}
