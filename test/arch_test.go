@@ -77,7 +77,7 @@ var core = map[string][]string{
 	"pkg/convert":           {"pkg/convert/negotiate"},
 	"pkg/convert/manifest":  nil,
 	"pkg/convert/negotiate": nil,
-	"pkg/convert/stream":    {"pkg/convert", "pkg/convert/manifest", "pkg/convert/validate"},
+	"pkg/convert/stream":    {"pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/convert/validate"},
 	"pkg/convert/validate":  {"pkg/convert"},
 	"pkg/hub":               nil,
 	"pkg/operator/api":      {"pkg/spec"},

@@ -56,7 +56,8 @@ func (r *reader) locateWithin(words []string) (commandLine, bool) {
 	for i, word := range words {
 		var document yaml.Node
 		if !strings.HasPrefix(word, "{") && !strings.HasPrefix(word, "[") ||
-			yaml.Unmarshal([]byte(word), &document) != nil || unreadable(&document) != "" || len(document.Content) == 0 {
+			yaml.Unmarshal([]byte(word), &document) != nil || unreadable(&document) != "" ||
+			len(document.Content) == 0 {
 			continue
 		}
 		inner := describedWords(document.Content[0])

@@ -365,7 +365,8 @@ func (c *collector) mayRelease(ctx context.Context, n *node, dependents []locate
 				}
 				o, err := c.client(r.side).get(ctx, r, namespace, ref.Name)
 				switch {
-				case errors.Is(err, discovery.ErrNotFound), errors.Is(err, discovery.ErrInvalidPath): // it names nothing
+				// it names nothing
+				case errors.Is(err, discovery.ErrNotFound), errors.Is(err, discovery.ErrInvalidPath):
 				case err != nil:
 					return err
 				case o.UID == ref.UID && (o.DeletionTimestamp == nil ||

@@ -143,7 +143,8 @@ func TestNamespacesOfARestoredStoreKeepTheirObjects(t *testing.T) {
 	}
 }
 
-// A namespace that a restored store has not yet is not one that was deleted, and one that is created meanwhile is there.
+// A namespace that a restored store has not yet is not one that was deleted, and one that is created meanwhile is
+// there.
 func TestOrphansAreThoseOfNamespacesThatAreGone(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"a backup was restored": func(w *world) {

@@ -125,8 +125,8 @@ func (e *ending) goOn(t *testing.T) (reason, message string) {
 	return c.Reason, c.Message
 }
 
-// TestAStoreThatIsWaitedForDelaysNoOther: the operator runs other control planes, too, and what one of them names as its
-// stores and API servers need not answer.
+// TestAStoreThatIsWaitedForDelaysNoOther: the operator runs other control planes, too, and what one of them names as
+// its stores and API servers need not answer.
 func TestAStoreThatIsWaitedForDelaysNoOther(t *testing.T) {
 	e := newEnding(t)
 	e.Within, e.Reading = 50*time.Millisecond, 50*time.Millisecond

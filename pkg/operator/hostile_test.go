@@ -376,14 +376,16 @@ func FuzzManifest(f *testing.F) {
 				t.Errorf("more than a process: %+v", pod)
 			}
 			for _, volume := range pod.Volumes {
-				if volume.HostPath != nil || volume.CSI != nil || volume.NFS != nil || volume.PersistentVolumeClaim != nil ||
+				if volume.HostPath != nil || volume.CSI != nil || volume.NFS != nil ||
+					volume.PersistentVolumeClaim != nil ||
 					volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources,
 						func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
 					t.Errorf("a volume %+v", volume)
 				}
 			}
 			for _, c := range pod.Containers {
-				if s := c.SecurityContext; s == nil || s.Privileged != nil || s.RunAsUser != nil || s.ProcMount != nil ||
+				if s := c.SecurityContext; s == nil || s.Privileged != nil || s.RunAsUser != nil ||
+					s.ProcMount != nil ||
 					len(c.VolumeDevices) > 0 || c.Lifecycle != nil ||
 					slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 }) {
 					t.Errorf("a container %+v", c)

@@ -20,7 +20,8 @@ const (
 
 // certificates lists what the components of a plan present and trust on a host, or for it in a cluster. None is in a
 // group that a server trusts without asking its policy.
-func (b *basis) certificates(host spec.Host, pods, served *Pods, configs []Kubeconfig, components []Component) []Certificate {
+func (b *basis) certificates(host spec.Host, pods, served *Pods, configs []Kubeconfig,
+	components []Component) []Certificate {
 	at := b.addresses(host, false)
 	if at == nil {
 		return nil
@@ -162,7 +163,8 @@ func (b *basis) storeCertificates(host spec.Host, at addresses, components []Com
 		if store.TLS.CA != b.file.Spec.PKI.CA {
 			list = append(list, Certificate{Cert: store.TLS.CA, Key: keyBeside(store.TLS.CA), CA: store.TLS.CA,
 				CommonName: "etcd-ca",
-				Authority:  true, Existing: existing(store.TLS.CA), Why: "the members of the stores and the API servers trust it"})
+				Authority:  true, Existing: existing(store.TLS.CA),
+				Why: "the members of the stores and the API servers trust it"})
 		}
 		if store.Managed == nil {
 			continue

@@ -11,7 +11,8 @@ import (
 // TestMountsWithinOthersAreFound: a mount lies in the first one that holds it, of however many.
 func TestMountsWithinOthersAreFound(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	paths := []string{"/", "/etc", "/etc/", "/etc/kubernetes", "/etc/kubernetes/pki", "/etcetera", "/a", "/a/b", "/a/b/c", "/ab", ""}
+	paths := []string{"/", "/etc", "/etc/", "/etc/kubernetes", "/etc/kubernetes/pki", "/etcetera", "/a", "/a/b",
+		"/a/b/c", "/ab", ""}
 	for range 5000 {
 		var mounts []Mount
 		for range 8 {

@@ -328,7 +328,8 @@ func electsByItself(args []spec.Arg) bool {
 // sideAsAWhole is what the plan says about a side that elects on the locks.
 func (b *basis) sideAsAWhole(name pair.Side, locks []pair.Lock) Side {
 	s, m := b.side(name), b.minor(name)
-	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Retired: s.Retired, Port: s.APIServer.Port,
+	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Retired: s.Retired,
+		Port:  s.APIServer.Port,
 		Locks: append([]pair.Lock{}, locks...)}
 	side.Facts = pair.ControlPlane{
 		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.rows, name, m),

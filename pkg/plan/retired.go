@@ -148,7 +148,8 @@ func (b *basis) onlyManagerArgs(l *argList) {
 // onlyServerArgs are what the modern API server needs beside which no legacy one runs.
 func (b *basis) onlyServerArgs(l *argList) {
 	b.modernAdmission(l)
-	if fallback, known := kubever.Flag(kubever.APIServer, reconcilerFlag).Default(l.minor); known && fallback != "lease" {
+	if fallback, known := kubever.Flag(kubever.APIServer, reconcilerFlag).Default(l.minor); known &&
+		fallback != "lease" {
 		l.set(reconcilerFlag, "lease", "API servers that are gone leave the endpoints of the service kubernetes")
 	} else if !known {
 		l.set("apiserver-count", strconv.Itoa(len(b.file.Spec.Hosts)), "the endpoints of the service kubernetes")

@@ -37,8 +37,10 @@ func TestARetiredPlanIsRendered(t *testing.T) {
 				t.Errorf("the runbook is %s", f.Data)
 			}
 		}
-		for word, want := range map[string]bool{"policy.jsonl": false, "kube-scheduler-modern": true, "RUNBOOK.md": true,
-			"legacy-access": false, "fusionctl-controllers": false, "kube-scheduler.": false, "kube-apiserver.": false} {
+		for word, want := range map[string]bool{"policy.jsonl": false, "kube-scheduler-modern": true,
+			"RUNBOOK.md":    true,
+			"legacy-access": false, "fusionctl-controllers": false, "kube-scheduler.": false,
+			"kube-apiserver.": false} {
 			if found[word] != want {
 				t.Errorf("%s: a file with %s: %t, want %t", target, word, found[word], want)
 			}

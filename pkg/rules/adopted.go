@@ -96,7 +96,7 @@ func adoptedRules() []rule {
 		}, untrustedByPods},
 		{finding.Rule{
 			ID: "FUS257", Title: "A store serves clients without a certificate",
-			Why: "An API server is the only client of etcd that asks who somebody is. A store whose members ask no " +
+			Why: "An API server is the only client of etcd that identifies its users. A store whose members ask no " +
 				"client for a certificate gives every Secret to each process that reaches their port, and takes " +
 				"objects of both sides from it, past authentication, authorization and admission. Pods of the host " +
 				"network reach it, and others where no firewall forbids it. What the policy of the modern API server " +
@@ -127,8 +127,8 @@ func anonymousStores(p *plan.Plan) []finding.Finding {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: "store " + s.Name,
-			Message: fmt.Sprintf("asks no client for a certificate: whoever reaches %s reads its Secrets and writes "+
-				"objects of both sides, whatever the policy of the modern API server says",
+			Message: fmt.Sprintf("asks no client for a certificate: a client that reaches %s reads its Secrets and "+
+				"writes objects of both sides, whatever the policy of the modern API server says",
 				strings.Join(s.Endpoints, ", ")),
 			Fix: fmt.Sprintf("give its members --client-cert-auth and --trusted-ca-file, and the API servers a "+
 				"certificate: tls: {ca: %s, cert: ..., key: ...}; or let no host but those of the control plane "+

@@ -159,7 +159,8 @@ func argumentRules() []rule {
 			Good:     example{}.String(),
 		}, func(p *plan.Plan) []finding.Finding {
 			mode, ok := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-mode")
-			if _, file := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-config"); file || p.Legacy.Retired ||
+			if _, file := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-config"); file ||
+				p.Legacy.Retired ||
 				ok && !slices.Contains(strings.Split(mode, ","), "AlwaysAllow") {
 				return nil
 			}

@@ -68,7 +68,8 @@ func TestSchedulesThatAreNone(t *testing.T) {
 
 // FuzzParseSchedule: each schedule that is taken has a time that comes, and another one after it.
 func FuzzParseSchedule(f *testing.F) {
-	for _, text := range []string{"30 2 * * *", "0 0 29 2 *", "@daily", "*/7 0-23/5 1,31 * 1-5", "60 * * * *", "0 0 31 2 *", "@every 1s"} {
+	for _, text := range []string{"30 2 * * *", "0 0 29 2 *", "@daily", "*/7 0-23/5 1,31 * 1-5", "60 * * * *",
+		"0 0 31 2 *", "@every 1s"} {
 		f.Add(text, "Europe/Berlin", int64(1_774_746_000))
 	}
 	f.Add("30 2 * * *", "../../etc/passwd", int64(0))

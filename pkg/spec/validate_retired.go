@@ -22,8 +22,9 @@ func (v *validator) retired() {
 			"would as the only one: want layout split")
 	}
 	if s.Modern.ControllerManager == nil {
-		v.addf("spec.modern.controllerManager", "is missing; want {}: with the legacy side retired no other controllers "+
-			"run")
+		v.addf("spec.modern.controllerManager",
+			"is missing; want {}: with the legacy side retired no other controllers "+
+				"run")
 	}
 	if s.Modern.Scheduler == nil {
 		v.addf("spec.modern.scheduler", "is missing; want {}: with the legacy side retired no other component places "+
@@ -34,8 +35,9 @@ func (v *validator) retired() {
 			"of them are connected to the modern API server")
 	}
 	if missing := v.rolesNotCopied(); len(missing) > 0 {
-		v.addf("spec.handedOver", "%s: with the legacy side retired the modern API server authorizes by its own roles: "+
-			"want those of the legacy side copied", strings.Join(missing, ", "))
+		v.addf("spec.handedOver",
+			"%s: with the legacy side retired the modern API server authorizes by its own roles: "+
+				"want those of the legacy side copied", strings.Join(missing, ", "))
 	}
 }
 

@@ -212,7 +212,7 @@ func (c *etcdChange) comesBack(steps []Step, host string, is *render.Part) {
 	}
 }
 
-// stays says what to do where nobody can come back.
+// stays says what to do where no member can come back.
 func (c *etcdChange) stays() string {
 	return fmt.Sprintf("members of %s refuse to start once all of them have agreed on %s: stop what uses the store, "+
 		"put the snapshot %s back on every member with etcd %s (it lacks what was written since), and run this again; "+

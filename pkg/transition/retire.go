@@ -124,8 +124,8 @@ func refuseRetire(from, to Setup) []string {
 		add("spec.kubelet.modern.nodes: they change at the same time: take nodes over before")
 	}
 	if was.ModernKubelet == nil || is.ModernKubelet == nil || *was.ModernKubelet != *is.ModernKubelet {
-		add("spec.kubelet.modern: the kubelets have to be connected to the modern API server before, by a transition, " +
-			"or by hand and said in FROM")
+		add("spec.kubelet.modern: the kubelets have to be connected to the modern API server before, by a " +
+			"transition, or by hand and said in FROM")
 	}
 	if len(without(handedOver(is), handedOver(was)))+len(without(handedOver(was), handedOver(is))) > 0 {
 		add("spec.handedOver: hand over before")
@@ -276,8 +276,9 @@ func (b *builder) beats() Check {
 			stores = append(stores, *p.Store(h.Leases))
 		}
 	}
-	return Check{Kind: Beats, Heartbeats: h, Stores: stores, Hint: "spec.kubelet.modern.nodes connects kubelets to the " +
-		"modern API server; a kubelet that is connected to the legacy one stops"}
+	return Check{Kind: Beats, Heartbeats: h, Stores: stores,
+		Hint: "spec.kubelet.modern.nodes connects kubelets to the " +
+			"modern API server; a kubelet that is connected to the legacy one stops"}
 }
 
 // legacyGone is what follows the end of the legacy side: what runs from files of its own is stopped by a person. Then
@@ -404,11 +405,12 @@ func (b *builder) servesAlone() {
 		b.add(Step{Phase: Modern, Host: host, Title: add.changes(), Do: add, Undo: remove})
 	}
 	b.add(Step{Phase: ModernMgr, Host: host, Title: "the modern controllers act for everything from here on",
-		Do: &Action{Kind: ByHand, Text: fmt.Sprintf("from here on the controllers of %s act for the whole cluster: they "+
-			"evict, collect and finalize. Undo brings the legacy side back, and nothing that they, or clients, have "+
-			"deleted meanwhile. See before that service proxies, and all clients of the legacy API server (its audit "+
-			"log names them), are connected to the modern one, and that the cluster is as it should be",
-			p.Modern.Version)}})
+		Do: &Action{Kind: ByHand,
+			Text: fmt.Sprintf("from here on the controllers of %s act for the whole cluster: they "+
+				"evict, collect and finalize. Undo brings the legacy side back, and nothing that they, or clients, "+
+				"have deleted meanwhile. See before that service proxies, and all clients of the legacy API server "+
+				"(its audit log names them), are connected to the modern one, and that the cluster is as it should be",
+				p.Modern.Version)}})
 }
 
 // actsAlone verifies that everything works without the legacy side, and takes from the manager what the steps needed.
@@ -434,7 +436,8 @@ func (b *builder) actsAlone() {
 // wayBackOfLegacy is the first of all on the way back: what stands against it is found while everything serves.
 func (b *builder) wayBackOfLegacy() {
 	if b.retires() {
-		b.add(Step{Phase: Tidy, Host: b.to.Plan.Hosts[0].Name, Title: "on the way back: the legacy side can read what " +
-			"is stored", Undo: &Action{Kind: RunChecks, Before: []Check{b.readableByLegacy()}}})
+		b.add(Step{Phase: Tidy, Host: b.to.Plan.Hosts[0].Name,
+			Title: "on the way back: the legacy side can read what " +
+				"is stored", Undo: &Action{Kind: RunChecks, Before: []Check{b.readableByLegacy()}}})
 	}
 }

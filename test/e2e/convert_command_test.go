@@ -86,7 +86,11 @@ spec: {backend: {serviceName: shop, servicePort: 80}}
 
 	file := filepath.Join(r.Dir(), "today.yaml")
 	must(t, os.WriteFile(file, []byte(todaysManifests), 0o600))
-	out := runFusionctl(t, 0, "convert", "-f", file, "--for-server", kubeconfig)
+	c := newCommand(t.Context(), "convert", "-f", file, "--for-server", kubeconfig)
+	if code := c.code(c.Run()); code != 0 {
+		t.Fatalf("convert exits %d\n%s%s", code, c.out.String(), c.err.String())
+	}
+	out := c.out.String() // what is lost is on stderr
 	if !strings.Contains(out, "namespace: demo} # stays") {
 		t.Errorf("the comment of what needs no change is gone:\n%s", out)
 	}

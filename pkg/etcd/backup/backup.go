@@ -94,8 +94,9 @@ func Save(ctx context.Context, s Source, dir string, keep int, now time.Time) (b
 	// Its owner could exchange what lies there, which is restored one day. The volumes of pods are root's, and of their
 	// group.
 	if info, err := os.Stat(dir); err != nil || !filetree.Trusted(info) {
-		return nil, nil, cmp.Or(err, fmt.Errorf("%s: belongs to another user, who can write there: chown makes it yours",
-			dir))
+		return nil, nil, cmp.Or(err,
+			fmt.Errorf("%s: belongs to another user, who can write there: chown makes it yours",
+				dir))
 	}
 	if err := removePartials(dir); err != nil {
 		return nil, nil, err

@@ -341,7 +341,8 @@ func TestWhatAgentsReportIsBounded(t *testing.T) {
 		wrong  string
 	}{
 		"as many as there may be": {map[string]any{"components": many(256, component)}, ""},
-		"components":              {map[string]any{"components": many(257, map[string]any{"name": "x", "ready": true})}, "256 items"},
+		"components": {map[string]any{"components": many(257, map[string]any{"name": "x",
+			"ready": true})}, "256 items"},
 		"files": {map[string]any{"components": []any{map[string]any{"name": "x", "ready": true,
 			"files": many(1025, map[string]any{"path": "/x"})}}}, "1024 items"},
 		"an answer": {map[string]any{"task": map[string]any{"number": int64(1),
@@ -350,7 +351,8 @@ func TestWhatAgentsReportIsBounded(t *testing.T) {
 		got := j.refuses(map[string]any{"apiVersion": Group + "/" + Version, "kind": HostKind,
 			"metadata": map[string]any{"name": "cp-1"}, "spec": map[string]any{"address": "10.0.0.11"},
 			"status": test.status})
-		if test.wrong == "" && len(got) > 0 || test.wrong != "" && !strings.Contains(strings.Join(got, "\n"), test.wrong) {
+		if test.wrong == "" && len(got) > 0 || test.wrong != "" && !strings.Contains(strings.Join(got, "\n"),
+			test.wrong) {
 			t.Errorf("%s: %.300q, want %q", name, got, test.wrong)
 		}
 	}

@@ -7,15 +7,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Waking is a binding of an API server that has consulted none yet. Once it does, subjects may do by it what nothing has
-// allowed them before.
+// Waking is a binding of an API server that has consulted none yet. Once it does, subjects may do by it what nothing
+// has allowed them before.
 type Waking struct {
 	Key  string   `json:"key"`
 	Then []Change `json:"then"`
 }
 
-// WakingOf lists those of some objects, where before is what allows something by now. Who may write bindings there, by a
-// policy that says nothing of what they bind, has had time to. Copies, and what API servers create by themselves, are
+// WakingOf lists those of some objects, where before is what allows something by now. Who may write bindings there, by
+// a policy that says nothing of what they bind, has had time to. Copies, and what API servers create by themselves, are
 // none of them.
 func WakingOf(before, there []Object) (waking []Waking) {
 	was, all := rightsOf(before), settled(there)
@@ -34,10 +34,11 @@ func WakingOf(before, there []Object) (waking []Waking) {
 }
 
 // isDefault reports whether a binding is one that API servers create, of what is Kubernetes' own: a label alone is
-// written by anybody. Source: plugin/pkg/auth/authorizer/rbac/bootstrappolicy of every version from 1.6 on.
+// written by any user. Source: plugin/pkg/auth/authorizer/rbac/bootstrappolicy of every version from 1.6 on.
 func (o *Object) isDefault() bool {
 	return o.bootstraps() && slices.Contains([]string{"", "kube-system", "kube-public"}, o.Namespace) &&
 		!slices.ContainsFunc(o.Subjects, func(s rbacv1.Subject) bool {
-			return !strings.HasPrefix(s.Name, "system:") && (s.Kind != rbacv1.ServiceAccountKind || s.Namespace != "kube-system")
+			return !strings.HasPrefix(s.Name, "system:") && (s.Kind != rbacv1.ServiceAccountKind ||
+				s.Namespace != "kube-system")
 		})
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/policy/roles"
 )
 
-// TestBindingsThatWakeAreNamed: while an API server consults no roles, who may write bindings there binds what it likes.
+// TestBindingsThatWakeAreNamed: while an API server consults no roles, who may write bindings there binds what it
+// likes.
 func TestBindingsThatWakeAreNamed(t *testing.T) {
 	object := func(kind, namespace, name string) roles.Object {
 		return roles.Object{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: kind},
@@ -41,19 +42,27 @@ func TestBindingsThatWakeAreNamed(t *testing.T) {
 		there []roles.Object
 		want  string
 	}{
-		"copies":       {copies.Apply(nil), ""},
-		"what is had":  {[]roles.Object{reader, binding("RoleBinding", "dev", "b", "reader", user("alice"))}, ""},
-		"no role":      {[]roles.Object{binding("RoleBinding", "dev", "b", "admin", user("mallory"))}, ""},
-		"more":         {[]roles.Object{admin, binding("RoleBinding", "dev", "b", "admin", user("alice"))}, "rolebindings/dev/b"},
-		"elsewhere":    {[]roles.Object{reader, binding("RoleBinding", "ops", "b", "reader", user("alice"))}, "User alice get pods in ops"},
-		"everywhere":   {[]roles.Object{admin, binding("ClusterRoleBinding", "", "b", "admin", user("mallory"))}, "clusterrolebindings/b"},
-		"a label":      {[]roles.Object{admin, labelled(binding("RoleBinding", "dev", "b", "admin", user("system:x")))}, "rolebindings/dev/b"},
-		"a default":    {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "cluster-admin", "admin", rbacv1.Subject{Kind: "Group", Name: "system:masters"}))}, ""},
-		"not only one": {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "cluster-admin", "admin", rbacv1.Subject{Kind: "Group", Name: "system:masters"}, user("mallory")))}, "clusterrolebindings/cluster-admin"},
-		"an old copy":  {append([]roles.Object{reader}, changed), "User mallory get pods in dev"},
+		"copies":      {copies.Apply(nil), ""},
+		"what is had": {[]roles.Object{reader, binding("RoleBinding", "dev", "b", "reader", user("alice"))}, ""},
+		"no role":     {[]roles.Object{binding("RoleBinding", "dev", "b", "admin", user("mallory"))}, ""},
+		"more": {[]roles.Object{admin, binding("RoleBinding", "dev", "b", "admin", user("alice"))},
+			"rolebindings/dev/b"},
+		"elsewhere": {[]roles.Object{reader, binding("RoleBinding", "ops", "b", "reader", user("alice"))},
+			"User alice get pods in ops"},
+		"everywhere": {[]roles.Object{admin, binding("ClusterRoleBinding", "", "b", "admin", user("mallory"))},
+			"clusterrolebindings/b"},
+		"a label": {[]roles.Object{admin, labelled(binding("RoleBinding", "dev", "b", "admin",
+			user("system:x")))}, "rolebindings/dev/b"},
+		"a default": {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "cluster-admin", "admin",
+			rbacv1.Subject{Kind: "Group", Name: "system:masters"}))}, ""},
+		"not only one": {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "cluster-admin", "admin",
+			rbacv1.Subject{Kind: "Group", Name: "system:masters"}, user("mallory")))},
+			"clusterrolebindings/cluster-admin"},
+		"an old copy": {append([]roles.Object{reader}, changed), "User mallory get pods in dev"},
 	} {
 		got := roles.WakingOf(before, test.there)
-		if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || !strings.Contains(fmt.Sprint(got), test.want)) {
+		if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || !strings.Contains(fmt.Sprint(got),
+			test.want)) {
 			t.Errorf("%s: %v, want %q", name, got, test.want)
 		}
 	}

@@ -34,7 +34,7 @@ type oldRequest struct {
 var memberPath = regexp.MustCompile(`^/0/(members/[[:xdigit:]]{1,16}/attributes|version)$`)
 
 // oldRequests returns the last request of version 2 that a member would read when it starts, nil for none. It reads the
-// log that a running member writes: the end may be cut off. Members of 3.4 write such requests whenever somebody asks
+// log that a running member writes: the end may be cut off. Members of 3.4 write such requests whenever a client asks
 // for their health. Those before the last snapshot of the log are not read again.
 func oldRequests(dataDir string) (*oldRequest, error) {
 	directory := filepath.Join(dataDir, "member", "wal")
@@ -116,7 +116,7 @@ const (
 )
 
 // settleMember lets the members of a store write to their logs until this host's has a snapshot after every request of
-// version 2, without which 3.6 does not start. What is written changes nothing: leases that nobody has are revoked.
+// version 2, without which 3.6 does not start. What is written changes nothing: leases that do not exist are revoked.
 func (h *Host) settleMember(ctx context.Context, m *transition.Members) error {
 	for proposed := 0; ; proposed += entriesAtATime {
 		old, err := oldRequests(m.Store.Managed.DataDir)
@@ -158,7 +158,7 @@ func propose(ctx context.Context, m *transition.Members, entries int64) error {
 				_, err := client.Revoke(limited, clientv3.NoLease)
 				done()
 				if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-					cancel(fmt.Errorf("store %s: revoking a lease that nobody has: %w", m.Store.Name, err))
+					cancel(fmt.Errorf("store %s: revoking a lease that does not exist: %w", m.Store.Name, err))
 				}
 			}
 		})

@@ -151,7 +151,8 @@ func addRanges(ctx context.Context, r *transition.Ranges) error {
 		return err
 	}
 	if cidrs, _, _ := unstructured.NestedStringSlice(made.Object, "spec", "cidrs"); !slices.Equal(cidrs, r.CIDRs) {
-		return fmt.Errorf("the ServiceCIDR %s is there with %q, want %q: delete it", transition.RangeName, cidrs, r.CIDRs)
+		return fmt.Errorf("the ServiceCIDR %s is there with %q, want %q: delete it", transition.RangeName, cidrs,
+			r.CIDRs)
 	}
 	return nil
 }

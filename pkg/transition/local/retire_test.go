@@ -87,7 +87,8 @@ func TestWhatIsLeftOfTheLegacySide(t *testing.T) {
 			Boot: []pair.BootKey{{Side: pair.Legacy, Key: "priorityclasses/system-*"}},
 			Rows: []transition.LeftRow{
 				{Key: "priorityclasses", Name: "priorityclasses", Store: "core", Hint: "move them"},
-				{Key: "apiregistration.k8s.io/apiservices", Name: "apiservices", Store: "core", Hint: "create them there"}}}}
+				{Key: "apiregistration.k8s.io/apiservices", Name: "apiservices", Store: "core",
+					Hint: "create them there"}}}}
 	core.Put(t, map[string][]byte{"/registry/priorityclasses/system-node-critical": object("system-node-critical", ""),
 		"/registry/apiregistration.k8s.io/apiservices/v1.": object("v1.", `"`+autoManaged+`":"onstart"`),
 		"/registry/priorityclassesother/x":                 object("x", "")})

@@ -516,7 +516,10 @@ func FuzzServe(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var out bytes.Buffer
-		_ = Serve(t.Context(), bytes.NewReader(data), &out, func(Hello) (transition.Runner, error) { return nothing{}, nil })
+		_ = Serve(t.Context(), bytes.NewReader(data), &out, func(Hello) (transition.Runner, error) {
+			return nothing{},
+				nil
+		})
 		for line := range bytes.Lines(out.Bytes()) {
 			var a Answer
 			if err := json.Unmarshal(line, &a); err != nil {
@@ -554,7 +557,8 @@ func FuzzAnswers(f *testing.F) {
 			return canned{bytes.NewReader(data)}, nil
 		}}
 		err := hosts.Check(t.Context(), host.Name, &transition.Check{Kind: transition.FileIs})
-		if pods, is := errors.AsType[*handover.PodsError](err); is && strings.ContainsAny(strings.Join(pods.Pods, ""), "\n\x1b") {
+		if pods, is := errors.AsType[*handover.PodsError](err); is && strings.ContainsAny(strings.Join(pods.Pods, ""),
+			"\n\x1b") {
 			t.Errorf("names of pods that act: %q", pods.Pods)
 		}
 		if err != nil && strings.Contains(err.Error(), "\x1b") {
