@@ -158,10 +158,14 @@ func (b *both) list(w http.ResponseWriter) error {
 		if a.code != http.StatusOK {
 			return b.partly(a)
 		}
-		if err := b.memory.Grow(b.r.Context(), merge.HeldBytes(a.body)); err != nil {
+		text, err := merge.ReadText(a.body)
+		if err != nil {
+			return unreachable(name, err)
+		}
+		if err := b.memory.Grow(b.r.Context(), text.HeldBytes()); err != nil {
 			return unavailable("the list of the %s side: %v", name, err)
 		}
-		l, err := merge.ParseList(a.body, name)
+		l, err := merge.ParseList(text, name)
 		if err != nil {
 			return unreachable(name, err)
 		}

@@ -33,8 +33,6 @@ type item struct {
 }
 
 const (
-	// elementBytes is about what an object of a list takes beside its text, and what a field of the list itself does.
-	elementBytes = 512
 	// shownBytes is about by how much an object is longer when it names its side.
 	shownBytes = 128
 	// cellBytes is what a cell takes that a side's table does not have.
@@ -42,28 +40,6 @@ const (
 	// limitObjectBytes bounds an object of a list, of which each field is looked at.
 	limitObjectBytes = 16 << 20
 )
-
-// HeldBytes is about what ParseList makes of an answer, beside its text: an empty object is two bytes.
-func HeldBytes(text []byte) int64 {
-	elements, depth, inside, escaping := int64(1), 0, false, false
-	for _, c := range text {
-		switch {
-		case escaping:
-			escaping = false
-		case inside:
-			escaping, inside = c == '\\', c != '"'
-		case c == '"':
-			inside = true
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			depth--
-		case c == ',' && depth <= 2: // between fields of the list, and between objects
-			elements++
-		}
-	}
-	return elements * elementBytes
-}
 
 // MergedBytes is about what Lists makes of the lists.
 func MergedBytes(lists []*List) int64 {
@@ -81,8 +57,8 @@ func MergedBytes(lists []*List) int64 {
 }
 
 // ParseList reads an answer. Errors: no list.
-func ParseList(text []byte, side pair.Side) (*List, error) {
-	all, err := members(text)
+func ParseList(text Text, side pair.Side) (*List, error) {
+	all, err := members(text.json)
 	if err != nil {
 		return nil, err
 	}
@@ -104,33 +80,34 @@ func ParseList(text []byte, side pair.Side) (*List, error) {
 	}
 	delete(l.fields, l.array())
 	l.items = make([]item, len(items))
+	rows := l.IsTable()
 	for i, text := range items {
 		if len(text) > limitObjectBytes {
 			return nil, fmt.Errorf("an object has more than %d bytes", limitObjectBytes)
 		}
-		if l.items[i], err = l.item(text); err != nil {
+		if l.items[i], err = l.item(text, rows); err != nil {
 			return nil, err
 		}
 	}
 	return l, nil
 }
 
-// item is an object of the list, or a row.
-func (l *List) item(text json.RawMessage) (item, error) {
+// item is an object of the list, or a row of a Table.
+func (l *List) item(text json.RawMessage, row bool) (item, error) {
 	it := item{text: text, side: l.Side}
-	if !l.IsTable() {
+	if !row {
 		if it.at = find(text); it.at.usual {
 			it.namespace, it.name = it.at.namespace, it.at.name
 			return it, nil
 		}
 	}
 	object := text
-	if l.IsTable() {
-		var row struct{ Object json.RawMessage }
-		if err := json.Unmarshal(text, &row); err != nil {
+	if row {
+		var in struct{ Object json.RawMessage }
+		if err := json.Unmarshal(text, &in); err != nil {
 			return it, err
 		}
-		object = row.Object
+		object = in.Object
 	}
 	var meta Meta
 	if object != nil {

@@ -172,11 +172,19 @@ func TestPatchesAreThoseOfTheSide(t *testing.T) {
 
 func list(t *testing.T, side pair.Side, text string) *List {
 	t.Helper()
-	l, err := ParseList([]byte(text), side)
+	l, err := parsed([]byte(text), side)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
+}
+
+func parsed(text []byte, side pair.Side) (*List, error) {
+	read, err := ReadText(text)
+	if err != nil {
+		return nil, err
+	}
+	return ParseList(read, side)
 }
 
 func TestListsOfBothSidesAreOne(t *testing.T) {
@@ -198,7 +206,7 @@ func TestListsOfBothSidesAreOne(t *testing.T) {
 		{"metadata":{"namespace":"b","name":"z","annotations":{"kubefusion.dev/side":"legacy"}}}]}`)
 	for _, text := range []string{`{"kind":"Status","metadata":{}}`, `{}`, `[]`, `{"metadata":{},"items":[7]}`,
 		`{"metadata":{},"items":[{}`} {
-		if _, err := ParseList([]byte(text), pair.Legacy); err == nil {
+		if _, err := parsed([]byte(text), pair.Legacy); err == nil {
 			t.Errorf("%s is a list", text)
 		}
 	}

@@ -141,19 +141,14 @@ func first(text []byte, at span, member string) edit {
 	return edit{inside, []byte(member)}
 }
 
-// members takes an object apart. The texts are parts of the given one.
-// Errors: no JSON object, something behind it.
+// members takes an object apart. The text must be valid JSON; the texts are parts of it. Errors: no object.
 func members(text []byte) (fields, error) {
-	var f fields
-	if !json.Valid(text) {
-		return nil, json.Unmarshal(text, &f) // which says what is wrong
-	}
-	f = fields{}
+	f := fields{}
 	if storage.JSONMembers(text, func(key, value []byte) bool {
 		f[string(key)] = value
 		return true
 	}) != nil {
-		return nil, json.Unmarshal(text, &f)
+		return nil, json.Unmarshal(text, &f) // which says what it is; null is no error
 	}
 	return f, nil
 }

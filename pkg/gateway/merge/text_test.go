@@ -44,7 +44,7 @@ func TestWhatFollowsAnObjectIsAnError(t *testing.T) {
 		if _, _, err := Read([]byte(`{"metadata":{}}`+behind), pair.Legacy, Version{}); err == nil {
 			t.Errorf("an object and %q behind it are shown", behind)
 		}
-		if _, err := ParseList([]byte(`{"metadata":{},"items":[]}`+behind), pair.Legacy); err == nil {
+		if _, err := parsed([]byte(`{"metadata":{},"items":[]}`+behind), pair.Legacy); err == nil {
 			t.Errorf("a list and %q behind it are one", behind)
 		}
 	}
@@ -74,7 +74,7 @@ func FuzzParseList(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		l, err := ParseList(text, pair.Legacy)
+		l, err := parsed(text, pair.Legacy)
 		if err != nil || l.IsTable() {
 			return
 		}
@@ -84,7 +84,7 @@ func FuzzParseList(f *testing.F) {
 			return
 		}
 		all, err := members(merged)
-		if err != nil {
+		if err != nil || !json.Valid(merged) {
 			t.Fatalf("%q becomes %q: %v", text, merged, err)
 		}
 		got, err := elements(all["items"])
