@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -34,6 +35,8 @@ const (
 	limitBytes = 16 << 20
 	// limitListBytes bounds one side's part of a list that is merged.
 	limitListBytes = 256 << 20
+	// idleConnections is how many connections to a server are kept for the next reads.
+	idleConnections = 256
 	// limitOptionsBytes bounds the options of a deletion.
 	limitOptionsBytes = 1 << 20
 )
@@ -45,7 +48,7 @@ type side struct {
 	version atomic.Pointer[kubever.Version]
 	base    *url.URL
 	forward http.RoundTripper // with the certificate of the front proxy, or, beyond the pair, the kubeconfig's identity
-	streams http.RoundTripper // the same over HTTP/1.1
+	streams http.RoundTripper // the same, each with a connection to itself
 	upgrade http.RoundTripper // the same, a connection for each request
 	own     *apiserver.Server // with the gateway's own identity
 
@@ -81,11 +84,41 @@ func sideOf(name pair.Side, own, config *rest.Config) (*side, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
-	if s.streams, err = rest.TransportFor(config); err != nil {
+	s.upgrade = upgrading{config}
+	if s.streams, err = rest.TransportFor(keptOpen(config)); err != nil {
 		return nil, err
 	}
-	s.upgrade = upgrading{config}
+	s.forward = reading{s.streams, s.forward}
 	return s, nil
+}
+
+// keptOpen is the configuration for a transport that keeps idleConnections open.
+func keptOpen(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	if config.Proxy == nil {
+		config.Proxy = http.ProxyFromEnvironment // a transport with one is shared with nobody
+	}
+	config.Wrap(func(transport http.RoundTripper) http.RoundTripper {
+		if t, ok := transport.(*http.Transport); ok {
+			t.MaxIdleConnsPerHost = idleConnections
+		}
+		return transport
+	})
+	return config
+}
+
+// reading gives what a client reads a connection to itself while it lasts: it is copied at once, not in frames of
+// 16 KiB, and waits for nobody else's. Watches share connections, so that two thousand are not as many. Writes do, too:
+// one that met an idle connection in the moment in which the server closed it could not be sent again as a read is.
+type reading struct{ reads, others http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t reading) RoundTrip(r *http.Request) (*http.Response, error) {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if reads && !discovery.Flag(r.URL.Query(), "watch") {
+		return t.reads.RoundTrip(r)
+	}
+	return t.others.RoundTrip(r)
 }
 
 // upgrading opens a connection for each request. API servers before 1.10.11, 1.11.5 and 1.12.3 pass what comes on a
