@@ -42,12 +42,13 @@ func newInitCmd(streams Streams) *cobra.Command {
 
 With --from it reads how a legacy control plane runs and writes the spec for it: version, stores, certificates, ports,
 and every argument as it is. DIR is a directory, or a copy of one, with static pod manifests (/etc/kubernetes/manifests)
-or systemd units (/etc/systemd/system) and their environment files, with what docker inspect, crictl inspect or
-systemctl cat prints, with the argument files of a snap, or with a docker-compose file; a document that a machine is
-made from (user data of cloud-init, Ignition or what it is compiled from, a script that writes its files); one of these
-files alone; or a list of processes with their arguments (ps -ww -eo args). For a control plane of several hosts give
-one DIR for each, called after the host, or the directory that has them. Nothing is made up: what the files do not say is left empty, and stderr lists what
-to fill in. The layout is split unless another is given.
+or systemd units (/etc/systemd/system) and their environment files, with what docker inspect, crictl inspect, systemctl
+cat or kubectl describe pods prints, with the argument files of a snap, with jobs of upstart or scripts of other init
+systems, or with a docker-compose file; a document that a machine is made from (user data of cloud-init, Ignition or
+what it is compiled from, a script that writes its files); one of these files alone; or a list of processes with their
+arguments (ps -ww -eo args). For a control plane of several hosts give one DIR for each, called after the host, or the
+directory that has them. Nothing is made up: what the files do not say is left empty, and stderr lists what to fill in.
+The layout is split unless another is given.
 
 A version without a patch, such as 1.6, stands for a release of that minor. Where the two versions cannot live together
 in the layout, stderr names the rules that forbid it; fusionctl explain describes them.

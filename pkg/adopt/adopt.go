@@ -48,8 +48,11 @@ type Process struct {
 	asks     []asked             // what only the machine can tell
 	unseen   []spec.Mount        // volumes whose files are on no host and in no object, by name and path
 	// what others than the arguments tell
-	cluster    string // name of the cluster: an annotation of kops
-	advertised string // address: an annotation of kubeadm, the host of a probe
+	replicas   int      // of the object that it is started by
+	release    string   // the version that its log has
+	printed    []string // the flags that its log has, which are all of the release; the words have those with a value
+	cluster    string   // name of the cluster: an annotation of kops
+	advertised string   // address: an annotation of kubeadm, the host of a probe
 }
 
 // Note is something about a file that a person should know.
@@ -290,7 +293,7 @@ func (r *reader) read() error {
 			r.note(name, "is ignored: it is %s", KindOf(info.Mode()))
 			continue
 		}
-		if info.IsDir() || slices.Contains(beside, path.Ext(name)) && !r.isSupervised(name) {
+		if info.IsDir() || slices.Contains(beside, path.Ext(name)) && !r.isStarter(name) {
 			r.beside = append(r.beside, name)
 			continue
 		}
@@ -344,9 +347,10 @@ func (r *reader) read() error {
 		case unit:
 		case r.refuse(f.name, f.text), path.Ext(f.name) == ".service", r.environmentFiles[f.name]:
 		case r.inspect(f.name, f.text), r.snapFile(f.name, f.text), r.multipart(f.name, f.text), r.hold(f.name, f.text),
-			r.printedUnits(f.name, f.text),
-			r.compose(f.name, f.text):
+			r.printedUnits(f.name, f.text), r.compose(f.name, f.text), r.upstart(f.name, f.text),
+			r.describedPods(f.name, f.text):
 		case isShellScript(f.text) && r.startedBy(script{name: f.name, text: string(f.text)}, nil, nil, ""):
+		case r.printedFlags(f.name, f.text):
 		case path.Ext(f.name) == ".txt" || path.Ext(f.name) == ".log" || path.Base(f.name) == "cmdline":
 			r.texts = append(r.texts, f)
 		default:

@@ -193,18 +193,24 @@ func TestArgsReadsThemAsTheComponentDoes(t *testing.T) {
 // place.
 func TestReadNamesWhatAnInstallerReads(t *testing.T) {
 	for name, test := range map[string]struct{ file, text, want string }{
-		"kops":         {"cluster.yaml", "apiVersion: kops/v1alpha2\nkind: Cluster\n", "spec of kops"},
-		"nodeup":       {"user-data", "#!/bin/bash\nNODEUP_URL=https://x/nodeup\n", "user data of kops"},
-		"kubeadm":      {"k.yaml", "apiVersion: kubeadm.k8s.io/v1beta1\nkind: ClusterConfiguration\n", "of kubeadm"},
-		"k0s":          {"k0s.yaml", "apiVersion: k0s.k0sproject.io/v1beta1\nkind: ClusterConfig\n", "of k0s"},
-		"talos":        {"cp.yaml", "version: v1alpha1\nmachine:\n  type: controlplane\n", "of Talos"},
-		"rke":          {"cluster.yml", "nodes:\n- address: a\n  role: [controlplane, etcd]\n", "docker inspect"},
-		"rke state":    {"cluster.rkestate", `{"desiredState": {"rkeConfig": {}}}`, "docker inspect"},
-		"acs-engine":   {"a.json", `{"properties": {"orchestratorProfile": {"orchestratorType": "Kubernetes"}}}`, "acs"},
-		"pharos":       {"cluster.yml", "hosts:\n- address: 10.0.0.1\n  role: master\n", "of Pharos"},
-		"kube-up":      {"kube-env", "SERVER_BINARY_TAR_URL: https://x\n", "kube-up"},
-		"kube-aws":     {"cluster.yaml", "clusterName: x\nhostedZoneId: y\n", "of kube-aws"},
-		"terraform":    {"main.tf", "module \"x\" {\n  a = 1\n}\n", "of Terraform"},
+		"kops":       {"cluster.yaml", "apiVersion: kops/v1alpha2\nkind: Cluster\n", "spec of kops"},
+		"nodeup":     {"user-data", "#!/bin/bash\nNODEUP_URL=https://x/nodeup\n", "user data of kops"},
+		"kubeadm":    {"k.yaml", "apiVersion: kubeadm.k8s.io/v1beta1\nkind: ClusterConfiguration\n", "of kubeadm"},
+		"k0s":        {"k0s.yaml", "apiVersion: k0s.k0sproject.io/v1beta1\nkind: ClusterConfig\n", "of k0s"},
+		"talos":      {"cp.yaml", "version: v1alpha1\nmachine:\n  type: controlplane\n", "of Talos"},
+		"rke":        {"cluster.yml", "nodes:\n- address: a\n  role: [controlplane, etcd]\n", "docker inspect"},
+		"rke state":  {"cluster.rkestate", `{"desiredState": {"rkeConfig": {}}}`, "docker inspect"},
+		"acs-engine": {"a.json", `{"properties": {"orchestratorProfile": {"orchestratorType": "Kubernetes"}}}`, "acs"},
+		"pharos":     {"cluster.yml", "hosts:\n- address: 10.0.0.1\n  role: master\n", "of Pharos"},
+		"kube-up":    {"kube-env", "SERVER_BINARY_TAR_URL: https://x\n", "kube-up"},
+		"kube-aws":   {"cluster.yaml", "clusterName: x\nhostedZoneId: y\n", "of kube-aws"},
+		"terraform":  {"main.tf", "module \"x\" {\n  a = 1\n}\n", "of Terraform"},
+		"a unit in terraform": {"cp.tf", "data \"x\" \"y\" {\n  content = <<EOF\n[Service]\n" +
+			"ExecStart=kube-apiserver --etcd-servers=a\nEOF\n}\n", "which computes what it writes; want /etc/kubernetes/manifests"},
+		"locals": {"locals.tf", "locals {\n  args = \"--etcd-servers=${var.a}\"\n}\n", "of Terraform"},
+		"nomad": {"k.nomad", "job \"k\" {\n  task \"kube-apiserver\" {\n    config {\n      args = " +
+			"[\"--etcd-servers=a\"]\n    }\n  }\n}\n", "nomad job inspect"},
+		"upstart":      {"kube-apiserver.conf", "start on runlevel [2]\nexec /opt/start-apiserver\n", "a job of upstart"},
 		"environment":  {"apiserver", "KUBE_ETCD=\"--etcd-servers=http://a:1\"\n", "the unit that reads it"},
 		"template":     {"a.yaml", "spec:\n  {{ range }}\n  - --etcd-servers={{ x }}\n", "that was not filled"},
 		"bad yaml":     {"a.yaml", "spec:\n - --etcd-servers=a\nx", "a.yaml: has the arguments of an API server and"},
@@ -276,6 +282,13 @@ func FuzzRead(f *testing.F) {
 		"--v=2 \"$@\"")
 	f.Add("docker-compose.yml", "services: {a: {image: 'kube-apiserver:v1.6.13', command: '--v=${X:-2}', "+
 		"volumes: [a:b]}}")
+	f.Add("kube-apiserver.conf", "start on x\nenv A=\"--v=2\"\nchdir /a\nscript\n. /etc/default/a\nexec "+
+		"kube-apiserver $A\nend script\n")
+	f.Add("pods.txt", "Name: a\nAnnotations: a: b\nContainers:\n  kube-apiserver:\n    Image: "+
+		"a/kube-apiserver:v1.9.1\n    Command:\n      sh\n      -c\n      kube-apiserver \\\n       --v=2\n    Mounts:\n      /a from b (ro)\n"+
+		"Volumes:\n  b:\n    Type: Secret (x)\n    SecretName: c\n")
+	f.Add("a.log", "FLAG: --etcd-servers=\"[a,b]\"\nFLAG: --a=\"\"\nFLAG: --v=\"2\"\nFLAG: --bind-address=\"1\"\n"+
+		"FLAG: --service-account-key-file=\"[a,b]\"\nVersion: v1.18.2\n")
 	f.Fuzz(func(t *testing.T, name, text string) {
 		if !fs.ValidPath(name) || strings.Contains(name, "/") || name == "." {
 			return

@@ -55,6 +55,9 @@ func (p *Process) Args(minor kubever.Minor) ([]spec.Arg, []Note) {
 			note("%s %s does not know --%s; it is kept, because this build may know it", p.Component, minor, arg.Name)
 			notes[len(notes)-1].Kept = true
 		}
+		if p.printed != nil && isDefault(fact, minor, arg.Value) {
+			continue
+		}
 		args = append(args, arg)
 	}
 	return args, notes

@@ -106,6 +106,9 @@ func flagOf(words []string, at int, flag string) string {
 // version is the one of the options, or else of the API server's image.
 func (r *Running) version(server *Process, given kubever.Version) (kubever.Version, error) {
 	tagged, err := versionOf(server.Image)
+	if server.release != "" && server.Image == "" {
+		tagged, err = kubever.Parse(server.release)
+	}
 	switch {
 	case given.Minor == 0 && err != nil:
 		return given, fmt.Errorf("%s: %w", server.Place, err)
@@ -185,6 +188,9 @@ func (w *writer) arguments() {
 		p := &w.running.Processes[i]
 		if w.args[p.Component] != nil {
 			continue
+		}
+		if a, lacks := p.lacksFlags(w.minor); lacks {
+			p.asks = append(p.asks, a)
 		}
 		args, notes := p.Args(w.minor)
 		w.args[p.Component] = args

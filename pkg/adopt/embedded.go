@@ -260,7 +260,15 @@ func (r *reader) readHeld(wanted func(*Running) bool, depth int) (found *Running
 
 // readHolder reads what one document makes; places have its name in front.
 func (r *reader) readHolder(h holder, wanted func(*Running) bool, depth int) (*Running, *reader, error) {
-	running, inner, err := readFirst(overlay{h.files, r.files}, nil, r.made, h.files.folders(), wanted, depth+1)
+	beside := r.files
+	if message, ok := r.files.(overlay); ok && message.message { // its parts make one machine
+		for _, other := range r.holders {
+			if other.name != h.name {
+				beside = overlay{other.files, beside}
+			}
+		}
+	}
+	running, inner, err := readFirst(overlay{h.files, beside}, nil, r.made, h.files.folders(), wanted, depth+1)
 	if err != nil {
 		return nil, inner, fmt.Errorf("%s: %w", h.name, err)
 	}

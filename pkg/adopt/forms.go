@@ -12,6 +12,9 @@ type form struct {
 	want    string
 }
 
+// terraform is a file that Terraform reads, whether the arguments are in it or not.
+var terraform = regexp.MustCompile(`(?m)^(resource|module|data|locals|variable|provider|output)\s*("[^"]*"\s*)*\{`)
+
 const (
 	wantManifests = "want /etc/kubernetes/manifests of a host of the control plane, or its static pods as " +
 		"kubectl -n kube-system get pods -o yaml prints them"
@@ -39,7 +42,7 @@ var forms = []form{
 		"a kube-env of Google's kube-up", wantManifests},
 	{regexp.MustCompile(`(?m)^kubeAPIServer:|^(clusterName|keyName):[\s\S]*^hostedZoneId:`),
 		"a cluster file of kube-aws or a part of one of kops", wantManifests},
-	{regexp.MustCompile(`(?m)^(resource|module|data)\s+"`), "a file of Terraform", wantManifests},
+	{regexp.MustCompile(`(?m)^\s*job\s+"[^"]*"\s*\{`), "a job of Nomad", "want what nomad job inspect prints of it"},
 	{regexp.MustCompile(`(?im)^start on [\s\S]*apiserver|apiserver[\s\S]*^start on `), "a job of upstart", wantProcesses},
 	{regexp.MustCompile(`(?m)^\s*KUBE_[A-Z_]+=.*--etcd[-_]servers`), "the environment of a unit",
 		"want the unit that reads it too, such as kube-apiserver.service, beside it"},
@@ -47,6 +50,9 @@ var forms = []form{
 
 // known says what a file that starts nothing is, and what is wanted in its place; nil for one that no form fits.
 func known(name string, text []byte) error {
+	if terraform.Match(text) {
+		return fmt.Errorf("%s: is a file of Terraform, which computes what it writes; %s", name, wantManifests)
+	}
 	for _, f := range forms {
 		if f.pattern.Match(text) {
 			return fmt.Errorf("%s: is %s, and does not contain the arguments of the components; %s", name, f.what,

@@ -206,6 +206,9 @@ func (w *writer) others() (count int, why string) {
 	if n, err := strconv.Atoi(w.server("apiserver-count")); err == nil && n > 1 {
 		return n, "--apiserver-count=" + strconv.Itoa(n)
 	}
+	if n := w.running.Process(kubever.APIServer).replicas; n > 1 {
+		return n, fmt.Sprintf("replicas: %d of its API server", n)
+	}
 	members := map[string]bool{}
 	for endpoint := range strings.SplitSeq(w.server("etcd-servers"), ",") {
 		u, err := url.Parse(spec.WithScheme(strings.TrimSpace(endpoint)))

@@ -26,6 +26,7 @@ type object struct {
 	} `yaml:"metadata"`
 	Spec struct {
 		podSpec  `yaml:",inline"`
+		Replicas int `yaml:"replicas"`
 		Template struct {
 			Spec podSpec `yaml:"spec"`
 		} `yaml:"template"`
@@ -160,7 +161,7 @@ func stem(name string) string { return strings.TrimSuffix(path.Base(name), path.
 func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	place := fmt.Sprintf("%s:%d", name, c.line)
 	p := Process{Place: place, Name: cmp.Or(o.Metadata.Name, stem(name)), Image: c.Image, advertised: o.advertised(c),
-		cluster: o.cluster()}
+		cluster: o.cluster(), replicas: o.Spec.Replicas}
 	environment := map[string]string{}
 	var unknown []string
 	for _, variable := range c.Env {

@@ -15,6 +15,7 @@ import (
 type memoryFiles struct {
 	files       map[string][]byte
 	directories map[string]map[string]bool // the names in each
+	message     bool                       // they are the parts of one message
 }
 
 // limitDepth and limitPath are above what a path of a machine has: each file implies its directories.

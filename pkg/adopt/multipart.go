@@ -21,6 +21,7 @@ func (r *reader) multipart(name string, text []byte) bool {
 	header, body := messageHeader(plain)
 	boundary := boundaryOf(header)
 	files := newMemoryFiles()
+	files.message = true
 	switch {
 	case boundary == "" && !packed:
 		return false

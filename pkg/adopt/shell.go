@@ -433,6 +433,9 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 		return // in a script a name alone may be that of a unit or a process: systemctl restart kube-apiserver
 	}
 	daemon := slices.ContainsFunc(line.before, func(word string) bool { return path.Base(word) == "start-stop-daemon" })
+	if daemon && slices.ContainsFunc(slices.Concat(line.before, line.words), isTest) {
+		return
+	}
 	// start-stop-daemon --exec PROGRAM [OPTION...] -- ARGUMENT...
 	if end := slices.Index(line.words, "--"); end == 0 || end > 0 && daemon {
 		line.words = line.words[end+1:]
@@ -446,6 +449,9 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 		s.started = append(s.started, s.now)
 	}
 }
+
+// isTest reports whether a word keeps start-stop-daemon from starting or stopping anything: it says what it would do.
+func isTest(word string) bool { return word == "--test" || word == "-t" }
 
 // source reads the assignments of another file.
 func (s *shellReader) source(name string) {

@@ -38,15 +38,6 @@ var (
 	shownStart        = regexp.MustCompile(`(?m)^ExecStart=\{ path=.*?; argv\[\]=(.*?) ; ignore_errors=`)
 )
 
-// isSupervised reports whether a file of an ending that many have holds programs of supervisord.
-func (r *reader) isSupervised(name string) bool {
-	if path.Ext(name) != ".conf" {
-		return false
-	}
-	text, err := readFile(r.files, name)
-	return err == nil && supervisedProgram.Match(text)
-}
-
 // asUnit reads a file that says what a unit would, and reports whether the text is one.
 func (r *reader) asUnit(name string, text []byte) (bool, error) {
 	units := map[string]string{} // by name
