@@ -305,7 +305,9 @@ func encodeForm(form string, value any, minor kubever.Minor) (string, bool) {
 	case "seccomp":
 		return encodeProfile(value, !kubever.Behaves(kubever.BehaviourSeccompRuntimeDefault, minor))
 	case "apparmor":
-		return encodeProfile(value, false)
+		text, ok := encodeProfile(value, false)
+		refused := text == "unconfined" && kubever.Behaves(kubever.BehaviourAppArmorUnconfinedRefused, minor)
+		return text, ok && !refused
 	case "critical":
 		return "", value == "system-cluster-critical" || value == "system-node-critical"
 	case "traffic":

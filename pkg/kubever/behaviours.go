@@ -24,6 +24,9 @@ const (
 	// BehaviourCRDAdditionalRefused: kube-apiserver refuses a CustomResourceDefinition with a schema, or false, in
 	// additionalProperties: it reads as false.
 	BehaviourCRDAdditionalRefused
+	// BehaviourCRDConversionPrunes: kube-apiserver refuses a CustomResourceDefinition of v1beta1 that converts by a
+	// webhook and does not prune.
+	BehaviourCRDConversionPrunes
 	// BehaviourCRDDefaultsRefused: kube-apiserver refuses defaults in the schemas of a CustomResourceDefinition of
 	// v1beta1.
 	BehaviourCRDDefaultsRefused
@@ -123,6 +126,22 @@ const (
 	BehaviourFieldSubscriptsRefused
 	// BehaviourServiceNamesStrict: kube-apiserver refuses Services whose names start with a digit.
 	BehaviourServiceNamesStrict
+	// BehaviourAppArmorUnconfinedRefused: kube-apiserver refuses AppArmor annotations of pods that say unconfined.
+	BehaviourAppArmorUnconfinedRefused
+	// BehaviourAdmissionReviewsV1beta1: kube-apiserver refuses configurations of webhooks with one that understands no
+	// v1beta1 of AdmissionReview.
+	BehaviourAdmissionReviewsV1beta1
+	// BehaviourConversionReviewsV1beta1: kube-apiserver refuses a CustomResourceDefinition whose webhook understands no
+	// v1beta1 of ConversionReview.
+	BehaviourConversionReviewsV1beta1
+	// BehaviourNetworkPeersSingle: kube-apiserver refuses a peer of a NetworkPolicy with both a podSelector and a
+	// namespaceSelector.
+	BehaviourNetworkPeersSingle
+	// BehaviourStatefulSetPodsUnjudged: kube-apiserver does not validate the pods and the claims of a StatefulSet.
+	BehaviourStatefulSetPodsUnjudged
+	// BehaviourSysctlAnnotationsJudged: kube-apiserver refuses annotations of sysctls that are no list of name=value,
+	// and names in them that are none of sysctls.
+	BehaviourSysctlAnnotationsJudged
 	// BehaviourSleepZeroRefused: kube-apiserver refuses hooks of containers that sleep for 0 seconds.
 	BehaviourSleepZeroRefused
 	// BehaviourSysctlSlashesRefused: kube-apiserver refuses names of sysctls with slashes.
@@ -197,6 +216,7 @@ var behaviourNames = [...]string{
 	BehaviourAPIServicesDuel:              "apiservices-duel",
 	BehaviourBoundTokens:                  "bound-tokens",
 	BehaviourCRDAdditionalRefused:         "crd-strict-additional",
+	BehaviourCRDConversionPrunes:          "crd-conversion-prunes",
 	BehaviourCRDDefaultsRefused:           "crd-defaults-refused",
 	BehaviourCRDRootRefused:               "crd-root-refused",
 	BehaviourCRDServed:                    "crd-served",
@@ -234,6 +254,12 @@ var behaviourNames = [...]string{
 	BehaviourEnvNamesStrict:               "env-names-strict",
 	BehaviourFieldSubscriptsRefused:       "field-subscripts-refused",
 	BehaviourServiceNamesStrict:           "service-names-strict",
+	BehaviourAppArmorUnconfinedRefused:    "apparmor-unconfined-refused",
+	BehaviourAdmissionReviewsV1beta1:      "admission-reviews-v1beta1",
+	BehaviourConversionReviewsV1beta1:     "conversion-reviews-v1beta1",
+	BehaviourNetworkPeersSingle:           "network-peers-single",
+	BehaviourStatefulSetPodsUnjudged:      "statefulset-pods-unjudged",
+	BehaviourSysctlAnnotationsJudged:      "sysctl-annotations-judged",
 	BehaviourSleepZeroRefused:             "sleep-zero-refused",
 	BehaviourSysctlSlashesRefused:         "sysctl-slashes-refused",
 	BehaviourMixedProtocolsRefused:        "mixed-protocols-refused",

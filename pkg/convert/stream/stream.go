@@ -302,7 +302,7 @@ func (s *Stream) off(gvk schema.GroupVersionKind) string {
 func (s *Stream) complete(in *unstructured.Unstructured, defaults *convert.DifferingDefaults, m *made) error {
 	changes, lost, err := validate.Complete(s.converter, in, m.object, defaults, s.options.Minor)
 	var refused *validate.RefusedError
-	if errors.As(err, &refused) && (refused.Doubtful || !m.changed) {
+	if errors.As(err, &refused) && (refused.Doubtful || refused.Accepted || !m.changed) {
 		m.refused, err = err.Error(), nil
 	}
 	m.losses, m.changes = append(m.losses, lost...), changes

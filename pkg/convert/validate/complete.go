@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +30,8 @@ type RefusedError struct {
 	Errors field.ErrorList
 	// Doubtful: 1.36 refuses it, the object as it was before too, and the minor is older: it may have been less strict.
 	Doubtful bool
+	// Accepted: the minor accepts the object, and refuses the pods or the claims that controllers create of it.
+	Accepted bool
 }
 
 func (e *RefusedError) Error() string {
@@ -36,7 +39,10 @@ func (e *RefusedError) Error() string {
 	for i, err := range e.Errors {
 		lines[i] = shortened(err.Error())
 	}
-	if e.Doubtful {
+	switch {
+	case e.Accepted:
+		return fmt.Sprintf("%s accepts it, and refuses what is created of it: %s", e.Minor, strings.Join(lines, "; "))
+	case e.Doubtful:
 		return fmt.Sprintf("%s may refuse it, as %s does: %s", e.Minor, kubever.Newest, strings.Join(lines, "; "))
 	}
 	return fmt.Sprintf("%s refuses it: %s", e.Minor, strings.Join(lines, "; "))
@@ -74,7 +80,8 @@ func Complete(
 	if isDefinition(out.GroupVersionKind()) && in.GroupVersionKind() != out.GroupVersionKind() {
 		if out.GroupVersionKind().Version != "v1" {
 			changes = prunes(out.Object, v.minor)
-			losses, v.wordsDropped = withoutRefused(out.Object, v.minor), true
+			losses = withoutRefused(out.Object, c.AsRead(out, v.minor).Object, v.minor)
+			v.wordsDropped = true
 		} else {
 			changes, losses = completeDefinition(in.Object, out.Object)
 		}
@@ -96,6 +103,7 @@ func Complete(
 // judgement is what servers make of an object.
 type judgement struct {
 	refused field.ErrorList // by the server of the minor
+	created field.ErrorList // by the server of the minor, of the pods that are created of it
 	doubts  field.ErrorList // by 1.36, of the object as it was, too: an older minor may take it
 }
 
@@ -103,6 +111,8 @@ func (v *validation) problem(j judgement) error {
 	switch kind := v.out.GroupVersionKind(); {
 	case len(j.refused) > 0:
 		return &RefusedError{Kind: kind, Minor: v.minor, Errors: j.refused}
+	case len(j.created) > 0:
+		return &RefusedError{Kind: kind, Minor: v.minor, Errors: j.created, Accepted: true}
 	case len(j.doubts) > 0:
 		return &RefusedError{Kind: kind, Minor: v.minor, Errors: j.doubts, Doubtful: true}
 	}
@@ -148,32 +158,21 @@ type validation struct {
 func (v *validation) judge(object *unstructured.Unstructured) (judgement, error) {
 	read := v.converter.AsRead(object, v.minor)
 	errs, err := v.errors(read)
-	if v.full {
+	if v.minor == kubever.Newest && v.full || err != nil {
 		return judgement{refused: errs}, err
 	}
-	if err != nil {
-		return judgement{}, err
-	}
+	gvk := object.GroupVersionKind()
 	errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
-		return v.converter.CameLater(object.GroupVersionKind(), err.Field, v.minor)
+		return v.converter.CameLater(gvk, err.Field, v.minor)
 	})
-	j := judgement{refused: stricter(object, v.minor, !v.wordsDropped), doubts: errs}
+	certain := append(stricter(read, v.minor, !v.wordsDropped), v.lateValues(object)...)
 	ended, doubts, err := v.ended(read)
 	if err != nil {
 		return judgement{}, err
 	}
-	j.refused, j.doubts = append(j.refused, ended...), append(j.doubts, doubts...)
-	for _, late := range v.converter.RefusedValues(object, v.minor) {
-		if late.Gate != "" {
-			j.refused = append(j.refused, field.Forbidden(field.NewPath(late.Path),
-				"the feature gate "+late.Gate+" is off by default"))
-			continue
-		}
-		why := v.minor.String() + " does not accept the value"
-		if late.Since != 0 {
-			why += ", " + late.Since.String() + " does"
-		}
-		j.refused = append(j.refused, field.Invalid(field.NewPath(late.Path), late.Value, why))
+	certain = append(certain, ended...)
+	if v.full {
+		return judgement{refused: append(certain, errs...)}, nil
 	}
 	for _, err := range errs {
 		known, unread := v.refusedBefore(err)
@@ -181,10 +180,35 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 			return judgement{}, unread
 		}
 		if !known || err.Type == field.ErrorTypeRequired && !maybeLater(object.GetKind(), v.minor, err) {
+			certain = append(certain, err)
+		}
+	}
+	j := judgement{doubts: append(errs, doubts...)}
+	for _, err := range certain {
+		if ofPodsAlone(gvk, v.minor, err) {
+			j.created = append(j.created, err)
+		} else {
 			j.refused = append(j.refused, err)
 		}
 	}
 	return j, nil
+}
+
+// lateValues are the values that servers of the minor do not know yet.
+func (v *validation) lateValues(object *unstructured.Unstructured) (errs field.ErrorList) {
+	for _, late := range v.converter.RefusedValues(object, v.minor) {
+		if late.Gate != "" {
+			errs = append(errs, field.Forbidden(field.NewPath(late.Path),
+				"the feature gate "+late.Gate+" is off by default"))
+			continue
+		}
+		why := v.minor.String() + " does not accept the value"
+		if late.Since != 0 {
+			why += ", " + late.Since.String() + " does"
+		}
+		errs = append(errs, field.Invalid(field.NewPath(late.Path), late.Value, why))
+	}
+	return errs
 }
 
 // lists are fields of which servers fill in a list since they have one: an error about its first element is about the
@@ -215,16 +239,33 @@ func (v *validation) refusedBefore(refused *field.Error) (bool, error) {
 		}
 		v.before = map[string]bool{}
 		for _, err := range errs {
-			v.before[err.Error()] = true
+			v.before[sameWherever(err)] = true
 		}
 	}
-	return v.before[refused.Error()], nil
+	return v.before[sameWherever(refused)], nil
+}
+
+// sameWherever is an error in words, which are the same for a schema at any place of a CRD.
+func sameWherever(err *field.Error) string {
+	const schema = ".openAPIV3Schema"
+	if at := strings.Index(err.Field, schema); at >= 0 {
+		return err.Field[at:] + ": " + err.ErrorBody()
+	}
+	return err.Error()
 }
 
 func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList, error) {
 	gvk := object.GroupVersionKind()
-	if isDefinition(gvk) && gvk.Version != "v1" {
-		return v.names(object)
+	if isDefinition(gvk) {
+		structural := gvk.Version == "v1" || mustBeStructural(object.Object, v.minor)
+		crd, err := v.definition(reduced(object, structural))
+		switch {
+		case err != nil:
+			return nil, err
+		case gvk.Version == "v1":
+			return Created(crd, gvk.GroupVersion(), false), nil
+		}
+		return ofBeta(crd, structural), nil
 	}
 	internal, native, err := v.internal(object)
 	if err == nil && !native {
@@ -238,26 +279,6 @@ func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList,
 		saidOnce(object, errs)
 	}
 	return errs, nil
-}
-
-// names are the errors of a CRD of v1beta1 in what v1 and v1beta1 require alike: group, names, versions and columns;
-// and the schema, where it must be structural.
-func (v *validation) names(object *unstructured.Unstructured) (field.ErrorList, error) {
-	structural := mustBeStructural(object.Object, v.minor)
-	if !structural {
-		object = convert.WithoutSchemas(object)
-	}
-	errs, err := v.equivalent(object)
-	return slices.DeleteFunc(errs, func(err *field.Error) bool {
-		ofVersion := strings.HasPrefix(err.Field, "spec.versions[")
-		isSchema := ofVersion && strings.Contains(err.Field, ".schema") ||
-			strings.HasPrefix(err.Field, "spec.validation")
-		isScope := err.Field == "spec.scope" && err.Type != field.ErrorTypeRequired // which v1beta1 defaults
-		return !isScope && err.Field != "spec.versions" && err.Field != "spec.group" && err.Field != "metadata.name" &&
-			!strings.HasPrefix(err.Field, "spec.names") &&
-			!strings.HasPrefix(err.Field, "spec.additionalPrinterColumns") && !(ofVersion && !isSchema) &&
-			!(isSchema && structural)
-	}), err
 }
 
 // equivalent judges an object in a version that 1.36 does not have any more by one that it serves.
@@ -278,6 +299,15 @@ func (v *validation) equivalent(object *unstructured.Unstructured) (field.ErrorL
 		}
 	}
 	return nil, nil
+}
+
+// definition reads a CRD.
+func (v *validation) definition(object *unstructured.Unstructured) (*apiextensions.CustomResourceDefinition, error) {
+	internal, _, err := v.internal(object)
+	if err != nil {
+		return nil, err
+	}
+	return internal.(*apiextensions.CustomResourceDefinition), nil
 }
 
 func (v *validation) internal(object *unstructured.Unstructured) (internal runtime.Object, native bool, err error) {

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -67,30 +70,71 @@ func prunes(out map[string]any, minor kubever.Minor) []Change {
 		"otherwise"}}
 }
 
+// ofBeta are the errors of a CRD of v1beta1 that servers of v1beta1 have as well. Where schemas need not be structural,
+// they are what 1.36 refuses of a CRD that it has already, and that is written again as it is.
+func ofBeta(crd *apiextensions.CustomResourceDefinition, structural bool) field.ErrorList {
+	var errs field.ErrorList
+	if structural {
+		errs = Created(crd, apiextensionsv1beta1.SchemeGroupVersion, false)
+	} else {
+		errs = slices.DeleteFunc(Created(withoutSchemas(crd), apiextensionsv1beta1.SchemeGroupVersion, false),
+			func(err *field.Error) bool { return !within(err.Field, "metadata") })
+		errs = append(errs, updated(crd)...)
+	}
+	prunes := crd.Spec.PreserveUnknownFields != nil && !*crd.Spec.PreserveUnknownFields
+	notServed := map[string]bool{} // of which v1beta1 requires no schema
+	for i, version := range crd.Spec.Versions {
+		if !version.Served || !prunes {
+			notServed[fmt.Sprintf("spec.versions[%d].schema.openAPIV3Schema", i)] = true
+		}
+	}
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return err.Field == "spec.preserveUnknownFields" ||
+			strings.HasPrefix(err.Field, "metadata.annotations["+approval) ||
+			err.Type == field.ErrorTypeRequired && notServed[err.Field] ||
+			// of which BehaviourCRDConversionPrunes knows more:
+			err.Type == field.ErrorTypeInvalid && err.Field == "spec.conversion.strategy"
+	})
+}
+
+// withoutSchemas is a CRD whose schemas are left out; the CRD itself stays as it is.
+func withoutSchemas(crd *apiextensions.CustomResourceDefinition) *apiextensions.CustomResourceDefinition {
+	rest := *crd
+	rest.Spec.Validation = nil
+	rest.Spec.Versions = slices.Clone(rest.Spec.Versions)
+	for i := range rest.Spec.Versions {
+		rest.Spec.Versions[i].Schema = nil
+	}
+	return &rest
+}
+
 // mustBeStructural reports whether servers of the minor require structural schemas of a CRD of v1beta1: where it prunes
 // and where a schema uses the words of Kubernetes (apiextensions validation.go@1.15.12, 1.17.17 mustBeStructural).
 // Those who do not know the field never do.
 func mustBeStructural(object map[string]any, minor kubever.Minor) bool {
 	spec, _ := object["spec"].(map[string]any)
-	return prunesIn(minor) && (spec["preserveUnknownFields"] == false || extended(spec["validation"]) ||
-		extended(spec["versions"]))
+	return prunesIn(minor) && (spec["preserveUnknownFields"] == false || names(spec["validation"], isExtension) ||
+		names(spec["versions"], isExtension))
 }
 
 func prunesIn(minor kubever.Minor) bool {
 	return kubever.Field("apiextensions.v1beta1.CustomResourceDefinitionSpec", "preserveUnknownFields").Has(minor)
 }
 
-// extended reports whether a schema has a word of Kubernetes' own.
-func extended(value any) bool {
+// isExtension reports whether a word of schemas is one of Kubernetes' own.
+func isExtension(word string) bool { return strings.HasPrefix(word, "x-kubernetes-") }
+
+// names reports whether a value has a field, at any depth, of such a name.
+func names(value any, such func(name string) bool) bool {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, inner := range value {
-			if strings.HasPrefix(name, "x-kubernetes-") || extended(inner) {
+			if such(name) || names(inner, such) {
 				return true
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(value, extended)
+		return slices.ContainsFunc(value, func(element any) bool { return names(element, such) })
 	}
 	return false
 }

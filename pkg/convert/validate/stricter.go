@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -30,6 +31,61 @@ var strictnesses = []strictness{
 				return field.ErrorList{field.Required(field.NewPath("spec", "version"), "")}
 			}
 			return nil
+		},
+	},
+	{
+		kinds:     []string{"CustomResourceDefinition"},
+		behaviour: kubever.BehaviourCRDConversionPrunes,
+		refuses: func(object *unstructured.Unstructured) field.ErrorList {
+			spec := fields(object.Object["spec"])
+			strategy := text(fields(spec["conversion"])["strategy"])
+			if object.GroupVersionKind().Version == "v1" || spec["preserveUnknownFields"] == false ||
+				strategy == "" || strategy == "None" {
+				return nil
+			}
+			return field.ErrorList{field.Invalid(field.NewPath("spec", "conversion", "strategy"), strategy,
+				"must be None unless spec.preserveUnknownFields is false")}
+		},
+	},
+	{
+		kinds:     []string{"CustomResourceDefinition"},
+		behaviour: kubever.BehaviourConversionReviewsV1beta1,
+		refuses: func(object *unstructured.Unstructured) field.ErrorList {
+			at, conversion := field.NewPath("spec", "conversion"), fields(fields(object.Object["spec"])["conversion"])
+			if object.GroupVersionKind().Version == "v1" {
+				at, conversion = at.Child("webhook"), fields(conversion["webhook"])
+			}
+			return withoutV1beta1(conversion, "conversionReviewVersions", at)
+		},
+	},
+	{
+		kinds:     []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
+		behaviour: kubever.BehaviourAdmissionReviewsV1beta1,
+		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
+			for i, hook := range objectsIn(object.Object, "webhooks") {
+				errs = append(errs,
+					withoutV1beta1(hook, "admissionReviewVersions", field.NewPath("webhooks").Index(i))...)
+			}
+			return errs
+		},
+	},
+	{
+		kinds:     []string{"NetworkPolicy"},
+		behaviour: kubever.BehaviourNetworkPeersSingle,
+		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
+			spec := fields(object.Object["spec"])
+			for _, list := range []struct{ rules, peers string }{{"ingress", "from"}, {"egress", "to"}} {
+				for i, rule := range objectsIn(spec, list.rules) {
+					for j, peer := range objectsIn(rule, list.peers) {
+						if peer["podSelector"] != nil && peer["namespaceSelector"] != nil {
+							errs = append(errs, field.Forbidden(
+								field.NewPath("spec", list.rules).Index(i).Child(list.peers).Index(j),
+								"may not have both a podSelector and a namespaceSelector"))
+						}
+					}
+				}
+			}
+			return errs
 		},
 	},
 	{
@@ -84,6 +140,16 @@ var strictnesses = []strictness{
 	},
 }
 
+// withoutV1beta1 refuses a list of versions of reviews that servers know none of: they send v1beta1. A list that is not
+// there is defaulted, or required.
+func withoutV1beta1(of map[string]any, list string, at *field.Path) field.ErrorList {
+	versions := stringsIn(of, list)
+	if len(versions) == 0 || slices.Contains(versions, "v1beta1") {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at.Child(list), versions, "servers send v1beta1 alone")}
+}
+
 // stricter are the errors of servers of the minor that 1.36 does not have any more; those of the words of schemas where
 // they are asked for.
 func stricter(object *unstructured.Unstructured, minor kubever.Minor, words bool) (errs field.ErrorList) {
@@ -105,8 +171,8 @@ func stricter(object *unstructured.Unstructured, minor kubever.Minor, words bool
 	return errs
 }
 
-// laterness is a part of a kind that older servers do not validate, up to a minor or, with 0, until some minor that the
-// table does not know: what 1.36 requires there, they may do without.
+// laterness is a part of a kind that older servers do not validate, up to a minor: what 1.36 requires there, they may
+// do without.
 type laterness struct {
 	kind, part string
 	until      kubever.Minor
@@ -116,17 +182,31 @@ type laterness struct {
 var laternesses = []laterness{
 	{"TokenReview", "spec.token", 7, "pkg/registry/authentication/tokenreview/storage.go@1.7.0,1.8.15; run: 1.6.13 " +
 		"answers one without a token"},
-	{"StatefulSet", "spec.template.spec", 0, "pkg/apis/apps/validation/validation.go@1.15.12,1.17.17 leaves its " +
-		"PodSpec unvalidated; run: 1.10.13 and 1.15.12 accept a StatefulSet without containers"},
-	{"StatefulSet", "spec.volumeClaimTemplates", 0,
-		"the same files; run: 1.10.13 and 1.15.12 accept claims without access modes"},
 }
 
 // maybeLater reports whether the error is about something that servers of a minor may do without.
 func maybeLater(kind string, minor kubever.Minor, err *field.Error) bool {
 	return slices.ContainsFunc(laternesses, func(l laterness) bool {
-		rest, inside := strings.CutPrefix(err.Field, l.part)
-		inside = inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
-		return l.kind == kind && inside && (l.until == 0 || minor <= l.until)
+		return l.kind == kind && within(err.Field, l.part) && minor <= l.until
 	})
+}
+
+// within reports whether a path is that of a part, or leads into it.
+func within(path, part string) bool {
+	rest, inside := strings.CutPrefix(path, part)
+	return inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// ofPodsAlone reports whether an error is about something that servers of the minor do not look at until a controller
+// creates a pod or a claim of it: the object is accepted.
+func ofPodsAlone(gvk schema.GroupVersionKind, minor kubever.Minor, err *field.Error) bool {
+	if gvk.Kind != "StatefulSet" || gvk.Group != "apps" ||
+		!kubever.Behaves(kubever.BehaviourStatefulSetPodsUnjudged, minor) {
+		return false
+	}
+	switch err.Field {
+	case "spec.template.spec.restartPolicy", "spec.template.spec.activeDeadlineSeconds":
+		return false // they are the StatefulSet's own
+	}
+	return within(err.Field, "spec.template.spec") || within(err.Field, "spec.volumeClaimTemplates")
 }

@@ -2,13 +2,16 @@ package validate
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -19,8 +22,7 @@ type podStrictness struct {
 	refuses   func(spec map[string]any, at *field.Path) field.ErrorList
 }
 
-// podStrictnesses are what servers let go of since, in every pod and template of pods. Of StatefulSets servers do not
-// validate the template: their controllers cannot create the pods.
+// podStrictnesses are what servers let go of since, in every pod and template of pods.
 var podStrictnesses = []podStrictness{
 	{kubever.BehaviourEnvNamesIdentifiers, variables(utilvalidation.IsCIdentifier)},
 	{kubever.BehaviourEnvNamesStrict, variables(utilvalidation.IsEnvVarName)},
@@ -132,11 +134,54 @@ func stricterPods(object *unstructured.Unstructured, minor kubever.Minor) (errs 
 		if !kubever.Behaves(s.behaviour, minor) {
 			continue
 		}
-		for _, err := range s.refuses(fields(spec), field.NewPath(place[0], place[1:]...)) {
-			if gvk.Kind == "StatefulSet" {
-				err.Detail = "its pods are refused: " + err.Detail
+		errs = append(errs, s.refuses(fields(spec), field.NewPath(place[0], place[1:]...))...)
+	}
+	place = append(slices.Clone(place[:len(place)-1]), "metadata", "annotations")
+	annotations, _, _ := unstructured.NestedFieldNoCopy(object.Object, place...)
+	return append(errs, stricterAnnotations(fields(annotations), minor, field.NewPath(place[0], place[1:]...))...)
+}
+
+// sysctlAnnotations are those in which pods named sysctls before there was a field.
+var sysctlAnnotations = []string{
+	"security.alpha.kubernetes.io/sysctls", "security.alpha.kubernetes.io/unsafe-sysctls",
+}
+
+// stricterAnnotations are the errors of servers of the minor about annotations of pods that 1.36 does not heed any
+// more.
+func stricterAnnotations(annotations map[string]any, minor kubever.Minor, at *field.Path) (errs field.ErrorList) {
+	if len(annotations) == 0 {
+		return nil
+	}
+	if kubever.Behaves(kubever.BehaviourAppArmorUnconfinedRefused, minor) {
+		for _, name := range slices.Sorted(maps.Keys(annotations)) {
+			if strings.HasPrefix(name, "container.apparmor.security.beta.kubernetes.io/") &&
+				annotations[name] == "unconfined" {
+				errs = append(errs, field.Invalid(at.Key(name), "unconfined", "is no profile of AppArmor there"))
 			}
-			errs = append(errs, err)
+		}
+	}
+	if !kubever.Behaves(kubever.BehaviourSysctlAnnotationsJudged, minor) {
+		return errs
+	}
+	seen := map[string]bool{}
+	for _, name := range sysctlAnnotations {
+		list := text(annotations[name])
+		if list == "" {
+			continue
+		}
+		for pair := range strings.SplitSeq(list, ",") {
+			sysctl, value, ok := strings.Cut(pair, "=")
+			switch {
+			case !ok || sysctl == "" || strings.Contains(value, "="):
+				errs = append(errs, field.Invalid(at.Key(name), list, "want name=value,name=value"))
+			case !corevalidation.IsValidSysctlName(sysctl) || strings.Contains(sysctl, "/"):
+				errs = append(errs, field.Invalid(at.Key(name), sysctl, "is no name of a sysctl there"))
+			case name == sysctlAnnotations[1] && seen[sysctl]:
+				errs = append(errs, field.Invalid(at.Key(name), sysctl, "can not be safe and unsafe"))
+			}
+			if name == sysctlAnnotations[0] {
+				seen[sysctl] = true
+			}
 		}
 	}
 	return errs

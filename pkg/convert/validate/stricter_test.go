@@ -1,10 +1,14 @@
 package validate
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -128,5 +132,131 @@ func TestNamespacesOfEvents(t *testing.T) {
 				t.Errorf("an Event %s, of %s: %v; want refused %t", test.name, minor, err, want)
 			}
 		}
+	}
+}
+
+const (
+	hooks = "apiVersion: admissionregistration.k8s.io/%s\nkind: ValidatingWebhookConfiguration\nmetadata: {name: a}\n" +
+		"webhooks: [{name: a.b.c, clientConfig: {url: 'https://a'}, sideEffects: None, admissionReviewVersions: [%s]}]"
+	peers = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a}\nspec: {podSelector: {}, " +
+		"policyTypes: [Ingress, Egress], ingress: [{from: [{podSelector: {}}, {%s}]}], egress: [{to: [{%s}]}]}"
+	converting = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: " +
+		"{name: xs.g.example}\nspec: {group: g.example, version: v1, scope: Cluster, names: {plural: xs, " +
+		"singular: x, kind: X, listKind: XList}, %s, validation: {openAPIV3Schema: {type: object}}, " +
+		"conversion: {strategy: Webhook, webhookClientConfig: {url: 'https://a'}, conversionReviewVersions: [%s]}}"
+	annotated = "apiVersion: %s\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, " +
+		"template: {metadata: {labels: {a: b}, annotations: {%q: %q}}, spec: {containers: [{name: c, image: i}]}}}"
+)
+
+// What servers of some minors refuse of whole objects is refused for these, by the field, and for no others.
+func TestWhatOldServersRefuseOfObjects(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const none = kubever.Minor(0)
+	deployment, set := "apps/v1\nkind: Deployment", "apps/v1\nkind: StatefulSet"
+	for _, test := range []struct {
+		text, field string
+		from, to    kubever.Minor // that refuse it
+	}{
+		{fmt.Sprintf(hooks, "v1beta1", "v1"), "webhooks[0].admissionReviewVersions", 15, 16},
+		{fmt.Sprintf(hooks, "v1", "v1"), "webhooks[0].admissionReviewVersions", 15, 16},
+		{fmt.Sprintf(hooks, "v1", "v1, v1beta1"), "webhooks[0].admissionReviewVersions", none, none},
+		{fmt.Sprintf(converting, "preserveUnknownFields: false", "v1"), "spec.conversion.conversionReviewVersions",
+			15, 16},
+		{fmt.Sprintf(converting, "preserveUnknownFields: false", "v1beta1"), "spec.conversion.strategy", none,
+			none},
+		{fmt.Sprintf(converting, "preserveUnknownFields: true", "v1beta1"), "spec.conversion.strategy", 15, 21},
+		{fmt.Sprintf(converting, "subresources: {}", "v1beta1"), "spec.conversion.strategy", 15, 21},
+		{fmt.Sprintf(peers, "podSelector: {}, namespaceSelector: {}", "podSelector: {}"),
+			"spec.ingress[0].from[1]", 6, 10},
+		{fmt.Sprintf(peers, "podSelector: {}", "podSelector: {}, namespaceSelector: {}"),
+			"spec.egress[0].to[0]", 8, 10},
+		{fmt.Sprintf(peers, "podSelector: {}", "namespaceSelector: {}"), "spec", none, none},
+		{fmt.Sprintf(annotated, deployment, "container.apparmor.security.beta.kubernetes.io/c", "unconfined"),
+			"spec.template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]", 6, 8},
+		{fmt.Sprintf(annotated, set, "container.apparmor.security.beta.kubernetes.io/c", "unconfined"),
+			"spec.template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]", 6, 8},
+		{fmt.Sprintf(annotated, deployment, "container.apparmor.security.beta.kubernetes.io/c", "runtime/default"),
+			"spec", none, none},
+		{fmt.Sprintf(annotated, deployment, "security.alpha.kubernetes.io/sysctls", "net/ipv4/x=1"),
+			"spec.template.metadata.annotations[security.alpha.kubernetes.io/sysctls]", 6, 10},
+		{fmt.Sprintf(annotated, deployment, "security.alpha.kubernetes.io/sysctls", "a.b"),
+			"spec.template.metadata.annotations[security.alpha.kubernetes.io/sysctls]", 6, 10},
+		{fmt.Sprintf(annotated, deployment, "security.alpha.kubernetes.io/sysctls", "a.b=1,c.d=2"), "spec", none, none},
+	} {
+		for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
+			object := parse(t, test.text)
+			to := c.StandingIn(object.GroupVersionKind(), minor).Target
+			if to.Empty() {
+				continue
+			}
+			out, _, err := c.Convert(object, to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = Complete(c, object, out, nil, minor)
+			var refused *RefusedError
+			found := errors.As(err, &refused) && !refused.Doubtful &&
+				slices.ContainsFunc(refused.Errors, func(err *field.Error) bool {
+					return err.Field == test.field || test.from == none && strings.HasPrefix(err.Field, test.field)
+				})
+			if want := minor >= test.from && minor <= test.to; found != want {
+				t.Errorf("%s\nfor %s: %v; want %s refused: %t", test.text, minor, err, test.field, want)
+			}
+		}
+	}
+}
+
+// A StatefulSet whose pods its servers refuse is accepted up to 1.33: what is said of it says so.
+func TestPodsOfStatefulSetsThatAreRefused(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const set = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: " +
+		"{matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {%s}}}"
+	const labels = "containers: [{name: c, image: i, env: [{name: A, valueFrom: {fieldRef: " +
+		"{fieldPath: \"metadata.labels['x']\"}}}]}]"
+	for _, test := range []struct {
+		spec  string
+		minor kubever.Minor
+		want  string // part of what is said
+	}{
+		{labels, 6, "1.6 accepts it, and refuses what is created of it: spec.template.spec.containers[0].env[0]"},
+		{labels, 15, ""},
+		{"containers: []", 33, "1.33 accepts it, and refuses what is created of it: spec.template.spec.containers"},
+		{"containers: []", 34, "1.34 refuses it: spec.template.spec.containers"},
+		{"restartPolicy: Never, containers: [{name: c, image: i}]", 10, "1.10 may refuse it"},
+	} {
+		in := parse(t, fmt.Sprintf(set, test.spec))
+		to := c.StandingIn(in.GroupVersionKind(), test.minor).Target
+		out, _, err := c.Convert(in, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = Complete(c, in, out, nil, test.minor)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s for %s: %v; want %q", test.spec, test.minor, err, test.want)
+		}
+	}
+}
+
+// What a release drops as a whole it does not refuse for what is in it.
+func TestDroppedSchemasAreNotRefused(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := parse(t, "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: "+
+		"{name: xs.g.example}\nspec: {group: g.example, version: v1, scope: Cluster, names: {plural: xs, singular: x, "+
+		"kind: X, listKind: XList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: "+
+		"{properties: {a: {default: 1}, b: {additionalProperties: {type: string}}}}}}]}")
+	if _, _, err := Complete(c, in, in.DeepCopy(), nil, 10); err != nil {
+		t.Errorf("schemas of versions, which 1.10 drops: %v", err)
+	}
+	if _, _, err := Complete(c, in, in.DeepCopy(), nil, 15); err == nil {
+		t.Error("a default in the schema of a version: not refused for 1.15")
 	}
 }

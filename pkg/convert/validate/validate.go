@@ -3,12 +3,14 @@
 package validate
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/api/validation/path"
@@ -31,11 +33,7 @@ func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) (er
 	if !ok && !isReview {
 		return nil
 	}
-	defer func() {
-		if problem := recover(); problem != nil { // of Kubernetes' functions, which count on what decoders fill in
-			errs = field.ErrorList{field.InternalError(nil, fmt.Errorf("validation did not finish: %v", problem))}
-		}
-	}()
+	defer finish(&errs)
 	if isReview {
 		return unique(review(object, gv))
 	}
@@ -48,6 +46,22 @@ func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) (er
 	at := field.NewPath("metadata")
 	segment := func(name string, prefix bool) []string { return path.ValidatePathSegmentName(name, prefix) }
 	return unique(append(errs, apivalidation.ValidateObjectMetaAccessor(accessor, namespaced, segment, at)...))
+}
+
+// updated lists what the server refuses of a CRD that it has already and that is written again as it is: it is lenient
+// about what it accepted once, and does not look at the metadata. The CRD is changed.
+func updated(crd *apiextensions.CustomResourceDefinition) (errs field.ErrorList) {
+	defer finish(&errs)
+	prepare(crd, crd, false)
+	errs = crdvalidation.ValidateCustomResourceDefinitionUpdate(context.Background(), crd, crd)
+	return unique(slices.DeleteFunc(errs, func(err *field.Error) bool { return within(err.Field, "metadata") }))
+}
+
+// finish makes an error of a panic of Kubernetes' functions, which count on what decoders fill in.
+func finish(errs *field.ErrorList) {
+	if problem := recover(); problem != nil {
+		*errs = field.ErrorList{field.InternalError(nil, fmt.Errorf("validation did not finish: %v", problem))}
+	}
 }
 
 // prepare does what the server does before it validates.

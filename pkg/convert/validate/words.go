@@ -73,14 +73,36 @@ func wordsRefused(crd map[string]any, minor kubever.Minor, found func(s schemaAt
 	})
 }
 
-// withoutRefused drops from the schemas of a CRD of v1beta1 what servers of the minor refuse it for.
-func withoutRefused(crd map[string]any, minor kubever.Minor) (losses []convert.Loss) {
-	wordsRefused(crd, minor, func(s schemaAt, word, at string) {
+// withoutRefused drops from the schemas of a CRD of v1beta1 what servers of the minor refuse it for. Read is what they
+// read of it: what they drop as a whole they do not refuse.
+func withoutRefused(crd, read map[string]any, minor kubever.Minor) (losses []convert.Loss) {
+	wordsRefused(heeded(crd, read), minor, func(s schemaAt, word, at string) {
 		losses = append(losses, convert.Loss{Path: at, Value: s.words[word], Meaning: minor.String() + " refuses it"})
 		delete(s.words, word)
 	})
 	slices.SortFunc(losses, func(a, b convert.Loss) int { return cmp.Compare(a.Path, b.Path) })
 	return losses
+}
+
+// heeded is a CRD without the schemas that are not read. Those that are read it shares.
+func heeded(crd, read map[string]any) map[string]any {
+	spec, readSpec := maps.Clone(fields(crd["spec"])), fields(read["spec"])
+	if readSpec["validation"] == nil {
+		delete(spec, "validation")
+	}
+	readVersions := objectsIn(readSpec, "versions")
+	var kept []any
+	for i, version := range objectsIn(spec, "versions") {
+		version = maps.Clone(version)
+		if i >= len(readVersions) || readVersions[i]["schema"] == nil {
+			delete(version, "schema")
+		}
+		kept = append(kept, version)
+	}
+	if kept != nil {
+		spec["versions"] = kept
+	}
+	return map[string]any{"spec": spec}
 }
 
 // schemaPlace is where a schema stands. It costs little until it is printed.
