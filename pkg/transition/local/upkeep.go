@@ -119,6 +119,9 @@ func digest(data []byte) string {
 
 // program is the digest of a program, which is read again when its file is another one.
 func (k *Keeper) program(name string) (string, error) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s: is no program", name) // opening a pipe would wait for its other end
+	}
 	file, err := os.Open(name)
 	if err != nil {
 		return "", err
@@ -180,6 +183,54 @@ func (k *Keeper) Mend(ctx context.Context, host string, u *transition.Upkeep, fo
 	return append(done, "restarted "+u.Unit), nil
 }
 
+// mostKept is how many contents of one path are kept in Aside: the first one, which is what there was before anything
+// was put back, and the last ones. What fights with the upkeep writes one each time that it is put back.
+const mostKept = 10
+
+// keep puts what a file has into Aside. What is kept of it already is not kept twice.
+func (k *Keeper) keep(path string, data []byte) error {
+	if err := filetree.Private(k.Aside); err != nil {
+		return err
+	}
+	of := strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "__") + "."
+	entries, err := os.ReadDir(k.Aside) // sorted: by the time, for one path
+	if err != nil {
+		return err
+	}
+	sum := "." + digest(data)[:8]
+	var kept []string
+	for _, e := range entries {
+		rest, is := strings.CutPrefix(e.Name(), of)
+		if at, _, _ := strings.Cut(rest, "."); !is || len(rest) != len(asideTime+sum) || !isAsideTime(at) {
+			continue // of another path, or none of ours
+		}
+		if strings.HasSuffix(rest, sum) {
+			if was, err := os.ReadFile(filepath.Join(k.Aside, e.Name())); err == nil && bytes.Equal(was, data) {
+				return nil
+			}
+		}
+		kept = append(kept, e.Name())
+	}
+	name := of + k.Now().UTC().Format(asideTime) + sum
+	if err := filetree.WriteFile(filepath.Join(k.Aside, name), data, 0o600); err != nil {
+		return err
+	}
+	for len(kept) >= mostKept {
+		if err := os.Remove(filepath.Join(k.Aside, kept[1])); err != nil {
+			return err
+		}
+		kept = slices.Delete(kept, 1, 2)
+	}
+	return nil
+}
+
+const asideTime = "20060102T150405Z"
+
+func isAsideTime(text string) bool {
+	_, err := time.Parse(asideTime, text)
+	return err == nil
+}
+
 // replace puts a file into its place, whatever is there.
 func (k *Keeper) replace(ctx context.Context, host string, f *transition.File) error {
 	data, mode, err := state(k.Host.place(host, f.Path))
@@ -187,12 +238,7 @@ func (k *Keeper) replace(ctx context.Context, host string, f *transition.File) e
 		return err
 	}
 	if data != nil && !bytes.Equal(data, f.Data) {
-		if err := filetree.Private(k.Aside); err != nil {
-			return err
-		}
-		name := strings.ReplaceAll(strings.TrimPrefix(f.Path, "/"), "/", "__") + "." +
-			k.Now().UTC().Format("20060102T150405Z") + "." + digest(data)[:8]
-		if err := filetree.WriteFile(filepath.Join(k.Aside, name), data, 0o600); err != nil {
+		if err := k.keep(f.Path, data); err != nil {
 			return fmt.Errorf("keeping what %s has: %w", f.Path, err)
 		}
 	}
