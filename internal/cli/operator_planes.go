@@ -105,7 +105,8 @@ Exit codes: 0 printed, 1 could not finish, 2 bad usage, 3 the plan is refused, 1
 			func(ctx context.Context, req planesRequest) error { return runPlanesPlan(ctx, req, streams) }),
 		planesCmd("approve NAME", "Approve the plan that waits",
 			`approve lets the transition begin that waits for an approval: it writes the digest of its plan into the annotation
-`+api.AnnotationApprove+`. An edit of the spec, or one that this fusionctl has not seen, takes another approval.
+`+api.AnnotationApprove+`. An edit of the spec, or one that this fusionctl has not seen, takes another approval, and so
+does another transition to the same plan later: the word for that has a number after the digest.
 
 Exit codes: 0 approved, 1 could not finish, or no plan waits, 2 bad usage, 130 interrupted.`,
 			"  fusionctl operator approve hosted\n  kubectl fusion approve hosted --plan 3f0c1d9a5b7e2c4d6a80 --yes",
@@ -188,18 +189,7 @@ func runPlanesReport(ctx context.Context, req planesRequest, streams Streams) er
 }
 
 func runPlanesDone(ctx context.Context, req planesRequest, streams Streams) error {
-	return req.annotate(ctx, streams, api.AnnotationDone, func(f *api.FusedControlPlane) (string, error) {
-		word, err := operator.Confirmable(f)
-		if err != nil {
-			return "", err
-		}
-		digest, _, _ := strings.Cut(word, ".")
-		if req.plan != "" && req.plan != digest {
-			return "", usagef("--plan %q: it is about plan %s", req.plan, digest)
-		}
-		req.plan = "" // it was compared
-		return word, nil
-	}, func(f *api.FusedControlPlane) string {
+	return req.annotate(ctx, streams, api.AnnotationDone, operator.Confirmable, func(f *api.FusedControlPlane) string {
 		return fmt.Sprintf("Was this done for %s?", f.Name)
 	})
 }
@@ -412,10 +402,11 @@ func (r *planesRequest) annotate(ctx context.Context, streams Streams, annotatio
 		return err
 	}
 	f := &list[0]
-	digest, err := about(f)
+	word, err := about(f)
 	if err != nil {
 		return err
 	}
+	digest, _, _ := strings.Cut(word, ".")
 	if r.plan != "" && r.plan != digest {
 		return usagef("--plan %q: it is about plan %s", r.plan, digest)
 	}
@@ -425,9 +416,9 @@ func (r *planesRequest) annotate(ctx context.Context, streams Streams, annotatio
 	if err := confirm(streams, r.yes, question(f)); err != nil {
 		return err
 	}
-	if err := planes.Annotate(ctx, f, annotation, digest); err != nil {
+	if err := planes.Annotate(ctx, f, annotation, word); err != nil {
 		return err
 	}
-	_, err = visible.Fprintf(streams.Out, "%s: %s=%s\n", f.Name, annotation, digest)
+	_, err = visible.Fprintf(streams.Out, "%s: %s=%s\n", f.Name, annotation, word)
 	return err
 }

@@ -147,17 +147,15 @@ const (
 )
 
 func fourPlanes() map[string]object {
-	condition := func(kind, status, message string) object {
-		return object{"type": kind, "status": status, "reason": "R", "message": message,
-			"lastTransitionTime": "2026-01-02T03:04:05Z"}
-	}
 	return map[string]object{
 		"good": {"phase": "Running", "plan": runs, "runs": runs,
 			"components": []object{{"name": "etcd-core", "host": "hosted", "wanted": 3, "ready": 3}},
 			"history": []object{{"from": "1.15 and 1.35", "to": "1.15 and 1.36", "plan": runs,
 				"ended": "2026-01-02T03:04:05Z", "error": "one of 3 pods"}}},
 		"waits": {"phase": "Waiting", "plan": wants, "runs": runs,
-			"conditions": []object{condition("Progressing", "False", "4 steps need approval")}},
+			"conditions": []object{{"type": "Progressing", "status": "False", "reason": "WaitingForApproval",
+				"message": "4 steps need approval: kubectl annotate --overwrite fcp waits kubefusion.dev/approve=" +
+					wants + ".2", "lastTransitionTime": "2026-01-02T03:04:05Z"}}},
 		"moves": {"phase": "Progressing", "plan": wants, "runs": runs, "transition": object{"from": "a", "to": "b",
 			"plan": wants, "steps": 9, "done": 4, "step": "apply kube-apiserver"}},
 		"stale": {"phase": "Waiting", "plan": wants, "runs": runs, "observedGeneration": 2},
@@ -219,7 +217,7 @@ func TestApprovalsAreOfAPlan(t *testing.T) {
 			t.Errorf("%q: exit %d, %s", words, code, stderr)
 		}
 	}
-	if want := []string{"waits kubefusion.dev/approve=" + wants, "moves kubefusion.dev/back=" + wants}; !slices.Equal(
+	if want := []string{"waits kubefusion.dev/approve=" + wants + ".2", "moves kubefusion.dev/back=" + wants}; !slices.Equal(
 		m.patches, want) {
 		t.Errorf("written: %q, want %q", m.patches, want)
 	}
@@ -234,7 +232,7 @@ func TestAStepByHandIsConfirmed(t *testing.T) {
 	t.Parallel()
 	m, kubeconfig := newManagement(t, map[string]object{"prod": {"phase": "Waiting", "plan": wants,
 		"conditions": []object{{"type": "Progressing", "status": "False", "reason": "ByHand",
-			"message":            "then kubectl annotate --overwrite fcp prod kubefusion.dev/done=" + wants + ".017",
+			"message":            "then kubectl annotate --overwrite fcp prod kubefusion.dev/done=" + wants + ".1767323045.017",
 			"lastTransitionTime": "2026-01-02T03:04:05Z"}}},
 		"idle": {"phase": "Waiting", "plan": wants}})
 	for words, want := range map[string]string{
@@ -248,7 +246,7 @@ func TestAStepByHandIsConfirmed(t *testing.T) {
 			t.Errorf("%s: exit %d, %s; want %q", words, code, stderr, want)
 		}
 	}
-	if want := []string{"prod kubefusion.dev/done=" + wants + ".017"}; !slices.Equal(m.patches, want) {
+	if want := []string{"prod kubefusion.dev/done=" + wants + ".1767323045.017"}; !slices.Equal(m.patches, want) {
 		t.Errorf("written: %q, want %q", m.patches, want)
 	}
 }

@@ -406,12 +406,13 @@ func (o *open) at() *transition.Step {
 }
 
 // word is what the annotation that a step was done by hand says: which one, of which transition, in which direction.
+// Another transition to the same plan has other words: what was done for one of them says nothing of the next.
 func (o *open) word() string {
 	at := o.at()
 	if at == nil {
 		return ""
 	}
-	word := o.To + "." + at.ID
+	word := fmt.Sprintf("%s.%d.%s", o.To, o.Since.Unix(), at.ID)
 	if o.Back {
 		word += ".back"
 	}

@@ -165,6 +165,7 @@ func (m *mailbox) ask(ctx context.Context, host string, r *remote.Request,
 		}
 	}
 	if ok {
+		g.answer.ByHand = byHandOf(r, g.answer.ByHand)
 		refused := g.answer.Err()
 		again := refused != nil && m.Now().Sub(g.at) > retryAfter && g.answer.ByHand == "" ||
 			g.answer.ByHand != "" && m.byHand() && !g.byHand ||
@@ -207,7 +208,7 @@ func (m *mailbox) issue(ctx context.Context, h *api.ControlPlaneHost, request st
 	if there.Spec.Task != nil {
 		number = there.Spec.Task.Number + 1
 	}
-	if s := there.Status.Task; s != nil && s.Number >= number {
+	if s := there.Status.Task; s != nil && s.Number >= number && s.Number < mostTasks {
 		number = s.Number + 1
 	}
 	there.Spec.Task = &api.HostTask{Number: number, Request: request, Digest: digest, Issued: m.now(),
@@ -221,6 +222,34 @@ func (m *mailbox) issue(ctx context.Context, h *api.ControlPlaneHost, request st
 	}
 	*h = *there
 	return nil
+}
+
+// mostTasks bounds the number that an agent says, of a task that is not in its object any more.
+const mostTasks = 1 << 53
+
+// byHandOf is what a person is asked to do, of what an agent says that is: by the request itself where that is to be
+// done by hand, and by the agent where it saw pods that a person has to judge. An agent has nothing else to ask for.
+func byHandOf(r *remote.Request, said string) string {
+	if said == "" {
+		return ""
+	}
+	checks := []transition.Check{}
+	if r.Check != nil {
+		checks = append(checks, *r.Check)
+	}
+	for _, a := range []*transition.Action{r.Do, r.Perform} {
+		switch {
+		case a == nil:
+		case a.Kind == transition.ByHand:
+			return a.Text
+		default:
+			checks = slices.Concat(checks, a.Before, a.After)
+		}
+	}
+	if slices.ContainsFunc(checks, func(c transition.Check) bool { return c.Objects != nil }) {
+		return said
+	}
+	return ""
 }
 
 // byHand reports whether a person has done what the step leaves to a person.

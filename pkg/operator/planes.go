@@ -122,16 +122,32 @@ func (p *Planes) Preview(ctx context.Context, f *api.FusedControlPlane) (*Previe
 // errState is wrapped when an object is not in the state in which a word of a person would mean something.
 var errState = errors.New("nothing was changed")
 
-// Approvable reports the digest of the plan that waits for an approval.
-func Approvable(f *api.FusedControlPlane) (digest string, err error) {
+// Approvable reports what the annotation has to say that approves the plan that waits: its digest, and which approval
+// of it this is where it is not the first.
+func Approvable(f *api.FusedControlPlane) (word string, err error) {
 	s := &f.Status
-	switch {
-	case s.ObservedGeneration != f.Generation:
+	if s.ObservedGeneration != f.Generation {
 		return "", fmt.Errorf("%s: the operator has not looked at the last edit of the spec: %w", f.Name, errState)
-	case s.Phase != api.Waiting || s.Plan == "":
+	}
+	word, waits := wordFor(f, reasonApproval, api.AnnotationApprove)
+	if of, _, _ := strings.Cut(word, "."); !waits || s.Plan == "" || of != s.Plan {
 		return "", fmt.Errorf("%s is %s, and waits for no approval: %w", f.Name, s.Phase, errState)
 	}
-	return s.Plan, nil
+	return word, nil
+}
+
+// wordFor is what the condition Progressing asks an annotation to say: the end of its message. What stands before that
+// may be another's.
+func wordFor(f *api.FusedControlPlane, reason, annotation string) (word string, waits bool) {
+	c := meta.FindStatusCondition(f.Status.Conditions, api.ConditionProgressing)
+	if f.Status.Phase != api.Waiting || c == nil || c.Reason != reason {
+		return "", false
+	}
+	at := strings.LastIndex(c.Message, " "+annotation+"=")
+	if at < 0 {
+		return "", false
+	}
+	return c.Message[at+len(annotation)+2:], true
 }
 
 // Undoable reports the digest of the plan to which a transition goes on, which can be taken back.
@@ -158,11 +174,8 @@ func installsOnHosts(f *api.FusedControlPlane) bool {
 
 // Confirmable reports what the annotation has to say that the step was done which waits for a person.
 func Confirmable(f *api.FusedControlPlane) (word string, err error) {
-	c := meta.FindStatusCondition(f.Status.Conditions, api.ConditionProgressing)
-	if f.Status.Phase == api.Waiting && c != nil && c.Reason == reasonByHand {
-		if _, word, found := strings.Cut(c.Message, api.AnnotationDone+"="); found {
-			return word, nil
-		}
+	if word, waits := wordFor(f, reasonByHand, api.AnnotationDone); waits {
+		return word, nil
 	}
 	return "", fmt.Errorf("%s is %s, and no step of it waits for a person: %w", f.Name, f.Status.Phase, errState)
 }

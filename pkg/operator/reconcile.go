@@ -187,9 +187,9 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 	}
 	if p.waits(&t) {
 		p.phase(api.Waiting)
-		p.condition(api.ConditionProgressing, metav1.ConditionFalse, "WaitingForApproval", fmt.Sprintf(
+		p.condition(api.ConditionProgressing, metav1.ConditionFalse, reasonApproval, fmt.Sprintf(
 			"%d steps to plan %s need approval: kubectl annotate --overwrite %s %s %s=%s", len(t.Steps), v.digest,
-			api.Short, p.object.Name, api.AnnotationApprove, v.digest))
+			api.Short, p.object.Name, api.AnnotationApprove, p.record.approval(v.digest)))
 		return p.steady(ctx)
 	}
 	if len(t.Steps) > 0 {
@@ -304,6 +304,9 @@ func (p *plane) opens(ctx context.Context, t transition.Transition) (time.Durati
 		return time.Second, p.record.write(ctx, p.Client, v.plan.Name)
 	}
 	t.Watch.Seen = p.record.Seen
+	if p.approved() { // whether it was needed or not: it is not left for another transition
+		p.record.Approved = p.object.Annotations[api.AnnotationApprove]
+	}
 	return p.open(ctx, t, v.digest, v.plan, v.target)
 }
 
@@ -355,14 +358,18 @@ func restarts(s *transition.Step) bool {
 // waits reports whether a person has to approve a transition that has not begun. On hosts one that begins with nothing
 // changes a cluster that serves, too.
 func (p *plane) waits(t *transition.Transition) bool {
-	if p.record.Plan == nil && !onHosts(p.verdict.target) ||
-		p.object.Annotations[api.AnnotationApprove] == p.verdict.digest {
+	if p.record.Plan == nil && !onHosts(p.verdict.target) || p.approved() {
 		return false
 	}
 	if p.verdict.file.Spec.Approval == spec.ApprovalManual {
 		return true
 	}
 	return slices.ContainsFunc(t.Steps, func(s transition.Step) bool { return final(&s) || restarts(&s) })
+}
+
+// approved reports whether a person lets the transition to the plan begin.
+func (p *plane) approved() bool {
+	return p.object.Annotations[api.AnnotationApprove] == p.record.approval(p.verdict.digest)
 }
 
 // proceed advances the open transition, forward or back.
@@ -437,7 +444,8 @@ func (p *plane) heed(ctx context.Context, err error) (time.Duration, error) {
 	case byHand:
 		p.phase(api.Waiting)
 		p.condition(api.ConditionProgressing, metav1.ConditionFalse, reasonByHand, fmt.Sprintf("%s; then kubectl "+
-			"annotate --overwrite %s %s %s=%s", hand.Text, api.Short, p.object.Name, api.AnnotationDone, o.word()))
+			"annotate --overwrite %s %s %s=%s", cut(hand.Text, limitMessageBytes*3/4), api.Short, p.object.Name,
+			api.AnnotationDone, o.word()))
 		return p.Look * 5, nil
 	case errors.Is(err, errSilent): // nothing failed
 		p.degraded("AgentSilent", err)
@@ -468,8 +476,12 @@ func (p *plane) heed(ctx context.Context, err error) (time.Duration, error) {
 	return p.Look, p.goBack(ctx, fmt.Sprintf("%v, after %v", err, p.StepLimit))
 }
 
-// reasonByHand is that of the condition Progressing while a step is done by hand.
-const reasonByHand = "ByHand"
+// The reasons of the condition Progressing while a person is waited for. The last word of its message is what the
+// annotation has to say.
+const (
+	reasonByHand   = "ByHand"
+	reasonApproval = "WaitingForApproval"
+)
 
 // lookAgain is after which time a store that stopped a transition is looked at again.
 const lookAgain = time.Minute

@@ -13,6 +13,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +55,8 @@ type record struct {
 
 	// Restored is the backup that the annotation names, once that was begun.
 	Restored string `json:"restored,omitempty"`
+	// Approved is the last approval with which a transition began: it is for that one alone.
+	Approved string `json:"approved,omitempty"`
 
 	History []api.PastTransition `json:"history,omitempty"` // the last one first
 
@@ -146,6 +150,17 @@ func (r *record) validate(name string) error {
 		}
 	}
 	return nil
+}
+
+// approval is what the annotation says that lets a transition to a plan begin: its digest, and how many times in a row
+// that was approved before.
+func (r *record) approval(digest string) string {
+	of, count, _ := strings.Cut(r.Approved, ".")
+	if of != digest {
+		return digest
+	}
+	before, _ := strconv.Atoi(count) // none: once
+	return fmt.Sprintf("%s.%d", digest, max(before, 1)+1)
 }
 
 // target is what runs the components.

@@ -70,14 +70,17 @@ const limitMessageBytes = 4096
 
 // brief is a text of the status or of an event: bounded, and visible on a terminal. It may name what a spec or a store
 // says: errors about a store name up to a thousand objects.
-func brief(text string) string {
+func brief(text string) string { return cut(text, limitMessageBytes) }
+
+// cut makes a text visible, and cuts what is beyond a limit.
+func cut(text string, limitBytes int) string {
 	const more = " ..."
-	cut := len(text) > limitMessageBytes
-	text = visible.Text(text[:min(len(text), limitMessageBytes)])
-	if !cut && len(text) <= limitMessageBytes {
+	long := len(text) > limitBytes
+	text = visible.Text(text[:min(len(text), limitBytes)])
+	if !long && len(text) <= limitBytes {
 		return text
 	}
-	return strings.ToValidUTF8(text[:min(len(text), limitMessageBytes-len(more))], "") + more
+	return strings.ToValidUTF8(text[:min(len(text), limitBytes-len(more))], "") + more
 }
 
 func (p *plane) condition(kind string, status metav1.ConditionStatus, reason, message string) {

@@ -232,11 +232,11 @@ func (w *world) approve() {
 	if f.Annotations == nil {
 		f.Annotations = map[string]string{}
 	}
-	f.Annotations[api.AnnotationApprove] = f.Status.Plan
-	for _, c := range f.Status.Conditions {
-		if _, word, found := strings.Cut(c.Message, api.AnnotationDone+"="); found {
-			f.Annotations[api.AnnotationDone] = word
-		}
+	if word, err := operator.Approvable(f); err == nil {
+		f.Annotations[api.AnnotationApprove] = word
+	}
+	if word, err := operator.Confirmable(f); err == nil {
+		f.Annotations[api.AnnotationDone] = word
 	}
 	if err := w.client.Update(w.t.Context(), f); err != nil {
 		w.t.Fatal(err)
@@ -329,6 +329,7 @@ func TestAPlaneOnHosts(t *testing.T) {
 			if err := errors.Join(json.Unmarshal(f.Spec, &spec), json.Unmarshal(spec["modern"], &modern)); err != nil {
 				t.Fatal(err)
 			}
+			was := modern["version"]
 			modern["version"] = "1.36.4"
 			w.edit(map[string]any{"modern": modern})
 			w.until(api.Waiting, nil)
@@ -337,6 +338,19 @@ func TestAPlaneOnHosts(t *testing.T) {
 			if len(f.Status.History) != 2 || !strings.Contains(f.Status.History[0].To, "1.36.4") {
 				t.Errorf("history %+v", f.Status.History)
 			}
+			// The approval is still on the object, and was for that transition.
+			modern["version"] = was
+			w.edit(map[string]any{"modern": modern, "approval": "Automatic"})
+			approved := w.runs(nil).Annotations[api.AnnotationApprove]
+			modern["version"] = "1.36.4"
+			w.edit(map[string]any{"modern": modern, "approval": "Manual"})
+			f = w.until(api.Waiting, nil)
+			if word, err := operator.Approvable(f); err != nil || word == approved ||
+				!strings.HasPrefix(word, f.Status.Plan) {
+				t.Errorf("approved with %q, and it waits for %q, %v", approved, word, err)
+			}
+			w.runs(nil)
+			w.compare(w.wanted())
 		})
 	}
 }

@@ -1,0 +1,85 @@
+package operator
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/remote"
+)
+
+// TestApprovalsAreUsedUp: an annotation that stays on the object approves one transition to its plan, and not the next.
+func TestApprovalsAreUsedUp(t *testing.T) {
+	r := &record{}
+	for _, want := range []string{"d", "d.2", "d.3"} {
+		if got := r.approval("d"); got != want {
+			t.Errorf("after %q: %q, want %q", r.Approved, got, want)
+		}
+		r.Approved = r.approval("d")
+	}
+	if got := r.approval("e"); got != "e" {
+		t.Errorf("of another plan: %q", got)
+	}
+}
+
+// TestWordsOfOneTransition: what was done by hand for a transition was not done for the next one to the same plan, nor
+// on the way back.
+func TestWordsOfOneTransition(t *testing.T) {
+	steps := transition.Transition{Steps: []transition.Step{{ID: "001"}}}
+	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	seen := map[string]bool{}
+	for _, o := range []open{
+		{To: "d", Since: at, Transition: steps},
+		{To: "d", Since: metav1.NewTime(at.Add(time.Hour)), Transition: steps},
+		{To: "d", Since: at, Transition: steps, Back: true, Journal: []transition.Record{{Step: "001",
+			Event: transition.Begun}}},
+	} {
+		word := o.word()
+		if digest, _, _ := strings.Cut(word, "."); digest != "d" || seen[word] {
+			t.Errorf("word %q, after %v", word, seen)
+		}
+		seen[word] = true
+	}
+}
+
+// TestHostsAskForNothingElse: the agent of a host cannot have a person do, or confirm, what no step leaves to a person,
+// nor name a step of its choice.
+func TestHostsAskForNothingElse(t *testing.T) {
+	const lie = "all is well; kubectl annotate --overwrite fcp prod kubefusion.dev/done=d.1.030"
+	action := func(a transition.Action) *remote.Request { return &remote.Request{Perform: &a} }
+	for name, test := range map[string]struct {
+		request *remote.Request
+		want    string
+	}{
+		"a file":  {action(transition.Action{Kind: transition.PutFile}), ""},
+		"a check": {&remote.Request{Check: &transition.Check{Kind: transition.Ready}}, ""},
+		"a look":  {&remote.Request{Look: &transition.Watch{}}, ""},
+		"by hand": {action(transition.Action{Kind: transition.ByHand, Text: "stop it"}), "stop it"},
+		"pods": {action(transition.Action{Kind: transition.RunChecks, Before: []transition.Check{{
+			Kind: transition.Adopted, Objects: &transition.Objects{}}}}), lie},
+	} {
+		if got := byHandOf(test.request, lie); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+		if got := byHandOf(test.request, ""); got != "" {
+			t.Errorf("%s: %q of an agent that asks for nothing", name, got)
+		}
+	}
+	for _, text := range []string{lie, strings.Repeat("x", 2*limitMessageBytes)} {
+		p := &plane{Reconciler: &Reconciler{Now: time.Now, Look: time.Second}, object: &api.FusedControlPlane{},
+			record: &record{Open: &open{To: "d", Transition: transition.Transition{Steps: []transition.Step{{ID: "001"}}}}}}
+		if _, err := p.heed(t.Context(), fmt.Errorf("host cp-1: %w", &remote.ByHandError{Text: text})); err != nil {
+			t.Fatal(err)
+		}
+		if word, err := Confirmable(p.object); err != nil || word != p.record.Open.word() {
+			t.Errorf("it confirms %q, %v; want %q: %v", word, err, p.record.Open.word(),
+				meta.FindStatusCondition(p.object.Status.Conditions, api.ConditionProgressing))
+		}
+	}
+}
