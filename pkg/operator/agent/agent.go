@@ -94,6 +94,7 @@ type agent struct {
 	changed chan struct{}
 
 	keeper *local.Keeper
+	memory *memory
 	uid    types.UID // of the object that status is about
 	status api.HostStatus
 	stored api.HostStatus // as it was last written
@@ -194,6 +195,11 @@ func (a *agent) look(ctx context.Context) time.Duration {
 		a.uid, a.status, a.stored, a.kept, a.wrote = h.UID, h.Status.DeepCopy(), h.Status.DeepCopy(), nil, time.Time{}
 	}
 	a.status.Agent, a.status.Problem = a.Program, ""
+	if err := a.remember(ctx, h); err != nil {
+		a.breakOff()
+		a.status.Problem = err.Error()
+		return min(again, a.report(ctx, api.AgentPulse))
+	}
 	if here, err := a.IsHere(h.Spec.Address); err != nil || !here {
 		a.breakOff()
 		a.status.Problem = fmt.Sprintf("%s, the address of this host, is none of the machine's on which the agent runs",

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +23,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
@@ -38,6 +41,7 @@ import (
 type world struct {
 	t        *testing.T
 	client   client.WithWatch
+	stored   client.WithWatch // behind what an API server does
 	operator *operator.Reconciler
 	agents   map[string]*agent
 	dir      string
@@ -54,6 +58,27 @@ func (silent) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
 
 const planeName = "split"
 
+// created and updated count the generations of hosts, as API servers do.
+func created(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+	if h, is := o.(*api.ControlPlaneHost); is {
+		h.Generation = 1
+	}
+	return c.Create(ctx, o, options...)
+}
+
+func updated(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+	if h, is := o.(*api.ControlPlaneHost); is {
+		there := &api.ControlPlaneHost{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), there); err != nil {
+			return err
+		}
+		if h.Generation = there.Generation; !equality.Semantic.DeepEqual(h.Spec, there.Spec) {
+			h.Generation++
+		}
+	}
+	return c.Update(ctx, o, options...)
+}
+
 // newWorld has the example as an object, with more fields.
 func newWorld(t *testing.T, target render.Target, more map[string]any) *world {
 	t.Helper()
@@ -62,8 +87,9 @@ func newWorld(t *testing.T, target render.Target, more map[string]any) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, dir: t.TempDir(), target: target, now: time.Now()}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).
+	w.stored = fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&api.FusedControlPlane{}, &api.ControlPlaneHost{}).Build()
+	w.client = interceptor.NewClient(w.stored, interceptor.Funcs{Create: created, Update: updated})
 	text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -599,4 +625,124 @@ func TestAnswersAreBounded(t *testing.T) {
 			t.Errorf("%d bytes, an error of %d", len(s.Answer), len(s.Error))
 		}
 	}
+}
+
+// TestAClusterThatWasRestored: a management cluster that is put back to a backup of yesterday wants yesterday's files,
+// with an operator that puts them back, and steps that were done since. An agent does neither, also after it was killed,
+// until a person has removed what it remembers; and a cache that is behind is no such cluster.
+func TestAClusterThatWasRestored(t *testing.T) {
+	w := newWorld(t, render.Systemd, map[string]any{"repair": "Repair"})
+	w.runs(nil)
+	first := w.hosts[0]
+	behind := w.host(first)
+	yesterday := behind.Spec.DeepCopy()
+	if behind.Generation < 3 || yesterday.Upkeep == nil {
+		t.Fatalf("generation %d, %+v", behind.Generation, yesterday)
+	}
+	was := w.wanted()
+
+	modern := map[string]any{}
+	spec := map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal(w.object().Spec, &spec), json.Unmarshal(spec["modern"], &modern)); err != nil {
+		t.Fatal(err)
+	}
+	modern["version"] = "1.36.4"
+	w.edit(map[string]any{"modern": modern})
+	w.runs(nil)
+	last := w.host(first).Generation
+	if last <= behind.Generation {
+		t.Fatalf("generation %d after %d", last, behind.Generation)
+	}
+	is := w.wanted()
+	if fmt.Sprint(was) == fmt.Sprint(is) {
+		t.Fatal("the two plans have the same files")
+	}
+
+	// A cache that is behind: what the cluster has counts.
+	cache := &cached{Reader: w.client, object: behind}
+	w.agents[first].objects = cache
+	w.turn(first)
+	if problem := w.host(first).Status.Problem; problem != "" {
+		t.Errorf("a cache that is behind: %s", problem)
+	}
+	w.agents[first].objects = w.client
+
+	secret := &corev1.Secret{}
+	data, digest := []byte(nil), yesterday.Upkeep.Digest
+	kept, err := transition.UpkeepOf(transition.Setup{Plan: planWithVersion(t, w, "1.36.3"), Target: w.target}, first)
+	if err == nil {
+		data, digest, err = api.Pack(kept)
+	}
+	if err == nil {
+		err = w.client.Get(t.Context(), types.NamespacedName{Namespace: planeName, Name: api.TasksOf(first)}, secret)
+	}
+	if err != nil || digest != yesterday.Upkeep.Digest {
+		t.Fatalf("upkeep %s, want %s: %v", digest, yesterday.Upkeep.Digest, err)
+	}
+	secret.Data[api.UpkeepKey] = data
+	if err := w.client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("generation %d after %d", behind.Generation, last)
+	for n, generation := range []int64{behind.Generation, last - 1, last + 10} { // the operator writes, too
+		h := w.host(first)
+		h.Generation, h.Spec = generation, yesterday
+		if err := w.stored.Update(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		if n == 1 {
+			w.startAgent(first)
+		}
+		w.turn(first)
+		if problem := w.host(first).Status.Problem; !strings.Contains(problem, want) {
+			t.Errorf("generation %d: the agent says %q", generation, problem)
+		}
+		w.compare(is)
+	}
+	if err := os.Remove(filepath.Join(w.dir, "state", first, memoryFile)); err != nil {
+		t.Fatal(err)
+	}
+	w.turn(first)
+	if problem := w.host(first).Status.Problem; problem != "" {
+		t.Errorf("after a person has decided: %s", problem)
+	}
+	w.turn(first)
+	if got := w.host(first).Status.Upkeep; got != yesterday.Upkeep.Digest {
+		t.Errorf("it looks after %s", got)
+	}
+}
+
+// cached is a cache that is behind.
+type cached struct {
+	client.Reader
+	object *api.ControlPlaneHost
+}
+
+func (c *cached) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	*into.(*api.ControlPlaneHost) = *c.object.DeepCopy()
+	return nil
+}
+
+// planWithVersion is the plan of the object with another version of the modern side.
+func planWithVersion(t *testing.T, w *world, version string) *plan.Plan {
+	t.Helper()
+	f := w.object()
+	spec := map[string]any{}
+	if err := json.Unmarshal(f.Spec, &spec); err != nil {
+		t.Fatal(err)
+	}
+	spec["modern"].(map[string]any)["version"] = version
+	var err error
+	if f.Spec, err = json.Marshal(spec); err != nil {
+		t.Fatal(err)
+	}
+	file, err := f.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(file, plan.OnHosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
