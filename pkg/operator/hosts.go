@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -65,6 +66,8 @@ func (r *Reconciler) hosts(ctx context.Context, name string, of []transition.Hos
 			}
 		case err == nil && !ours(h, name):
 			err = foreign(h, name)
+		case err == nil && denied(h):
+			err = r.unbind(ctx, name, m.Name)
 		case err == nil && h.Spec.Address != m.Address:
 			h.Spec.Address = m.Address
 			err = r.Client.Update(ctx, h)
@@ -80,7 +83,7 @@ func (r *Reconciler) hosts(ctx context.Context, name string, of []transition.Hos
 // role gives the agent of a host what it needs: its own object and its Secret.
 func (r *Reconciler) role(ctx context.Context, name, host string) error {
 	const rbac = "rbac.authorization.k8s.io"
-	at := "fusionctl-agent-" + host
+	at := roleOf(host)
 	object := func(kind string, more map[string]any) *unstructured.Unstructured {
 		o := map[string]any{"apiVersion": rbac + "/v1", "kind": kind,
 			"metadata": map[string]any{"namespace": name, "name": at}}
@@ -108,6 +111,17 @@ func (r *Reconciler) role(ctx context.Context, name, host string) error {
 	}
 	return nil
 }
+
+// unbind takes from the agent of a host what it may do: a certificate is good until its end.
+func (r *Reconciler) unbind(ctx context.Context, name, host string) error {
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: roleOf(host)}}
+	if err := r.Client.Delete(ctx, binding); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("taking its permissions from the agent of host %s: %w", host, err)
+	}
+	return nil
+}
+
+func roleOf(host string) string { return "fusionctl-agent-" + host }
 
 // put writes entries of the Secret of a host; those that are nil stay as they are, and others of the same kind go.
 func (r *Reconciler) put(ctx context.Context, name, host string, kind func(key string) bool,
@@ -177,6 +191,8 @@ func (r *Reconciler) silent(hosts map[string]*api.ControlPlaneHost) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		switch h := hosts[name]; {
+		case denied(h):
+			names = append(names, name+" is denied by annotation "+api.AnnotationDenied)
 		case h.Status.Seen.IsZero():
 			names = append(names, name+" has no agent yet: fusionctl agent --plane "+h.Namespace+" --host "+name)
 		case !r.lately(h, agentSilent):
@@ -202,6 +218,9 @@ func (p *plane) upkeep(ctx context.Context, hosts map[string]*api.ControlPlaneHo
 			return err
 		}
 		h := hosts[name]
+		if denied(h) {
+			continue
+		}
 		if u := h.Spec.Upkeep; u != nil && u.Digest == digest && u.Repair == repair {
 			continue
 		}
@@ -242,8 +261,10 @@ func (p *plane) steadyHosts(ctx context.Context) (time.Duration, error) {
 		err = p.upkeep(ctx, hosts, transition.Setup{Plan: of, Target: p.record.target()}, repair)
 	}
 	if err == nil && p.due(true) {
-		for name := range hosts {
-			err = errors.Join(err, p.role(ctx, p.object.Name, name))
+		for name, h := range hosts {
+			if !denied(h) {
+				err = errors.Join(err, p.role(ctx, p.object.Name, name))
+			}
 		}
 	}
 	if err == nil {
@@ -289,6 +310,9 @@ func (p *plane) forgetHosts(ctx context.Context, hosts map[string]*api.ControlPl
 			continue
 		}
 		if err := p.put(ctx, p.object.Name, h.Name, func(string) bool { return true }, nil); err != nil {
+			return err
+		}
+		if err := p.unbind(ctx, p.object.Name, h.Name); err != nil {
 			return err
 		}
 		if err := client.IgnoreNotFound(p.Client.Delete(ctx, h)); err != nil {

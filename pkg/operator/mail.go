@@ -152,6 +152,10 @@ func (m *mailbox) ask(ctx context.Context, host string, r *remote.Request,
 	if h == nil {
 		return remote.Answer{}, fmt.Errorf("host %q: is no host of this control plane", host)
 	}
+	if denied(h) {
+		return remote.Answer{}, fmt.Errorf("host %s is denied by annotation %s: %w: %w", host, api.AnnotationDenied,
+			errSilent, errWaiting)
+	}
 	data, digest, err := api.Pack(r)
 	if err != nil {
 		return remote.Answer{}, err

@@ -10,6 +10,7 @@ import (
 
 	certificates "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +20,8 @@ import (
 )
 
 // Requests approves the requests of agents for their next certificate: those that an agent makes with the one that it
-// has, for the same user. The first one of an agent is approved by a person.
+// has, for the same user. The first one of an agent is approved by a person. It denies those of a host that is denied,
+// that is none of a control plane any more, or whose control plane is gone: one that waited would be approved later.
 type Requests struct{ Client client.Client }
 
 // Reconcile judges one CertificateSigningRequest. One that is none of an agent's is left alone.
@@ -35,17 +37,49 @@ func (r *Requests) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	h := &api.ControlPlaneHost{}
-	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: plane, Name: host}, h); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err) // a host that is no more gets no certificate
+	why, err := r.refuses(ctx, plane, host)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	csr.Status.Conditions = append(csr.Status.Conditions, certificates.CertificateSigningRequestCondition{
-		Type: certificates.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AgentRenews",
-		Message: "the agent of a host renews its own certificate", LastUpdateTime: metav1.Now()})
+	judged := certificates.CertificateSigningRequestCondition{Type: certificates.CertificateApproved,
+		Status: corev1.ConditionTrue, Reason: "AgentRenews", Message: "the agent of a host renews its own certificate",
+		LastUpdateTime: metav1.Now()}
+	if why != "" {
+		judged.Type, judged.Reason, judged.Message = certificates.CertificateDenied, "NoAgent", why
+	}
+	csr.Status.Conditions = append(csr.Status.Conditions, judged)
 	if err := r.Client.SubResource("approval").Update(ctx, csr); err != nil {
-		return reconcile.Result{}, fmt.Errorf("approving %s: %w", csr.Name, err)
+		return reconcile.Result{}, fmt.Errorf("judging %s: %w", csr.Name, err)
 	}
 	return reconcile.Result{}, nil
+}
+
+// refuses says why a host gets no certificate, "" where it does.
+func (r *Requests) refuses(ctx context.Context, plane, host string) (why string, err error) {
+	f, h := &api.FusedControlPlane{}, &api.ControlPlaneHost{}
+	err = r.Client.Get(ctx, types.NamespacedName{Name: plane}, f)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && f.DeletionTimestamp != nil:
+		return "the control plane is gone", nil
+	case err != nil:
+		return "", err
+	}
+	err = r.Client.Get(ctx, types.NamespacedName{Namespace: plane, Name: host}, h)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && (h.DeletionTimestamp != nil || !ours(h, plane)):
+		return "it is no host of the control plane", nil
+	case err != nil:
+		return "", err
+	case denied(h):
+		return "the host is denied by annotation " + api.AnnotationDenied, nil
+	}
+	return "", nil
+}
+
+// denied reports whether a person has shut out the agent of a host.
+func denied(h *api.ControlPlaneHost) bool {
+	_, is := h.Annotations[api.AnnotationDenied]
+	return is
 }
 
 // renewal reports whether a request is one of an agent for its own user, and of which host.

@@ -37,7 +37,8 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 	}
 	client := []certificates.KeyUsage{certificates.UsageDigitalSignature, certificates.UsageClientAuth}
 	server := []certificates.KeyUsage{certificates.UsageServerAuth}
-	left := api.AgentUser("prod", "cp-9")
+	left, shut := api.AgentUser("prod", "cp-9"), api.AgentUser("prod", "cp-3")
+	foreign, gone := api.AgentUser("prod", "cp-4"), api.AgentUser("old", "cp-1")
 	const signer = certificates.KubeAPIServerClientSignerName
 	withAddress := subject(user, api.AgentGroup)
 	withAddress.IPAddresses = []net.IP{net.IPv4(10, 0, 0, 1)}
@@ -46,22 +47,28 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 	for name, test := range map[string]struct {
 		request
 		approved bool
+		refused  bool
 	}{
-		"its own": {request{user, signer, client, subject(user, api.AgentGroup), false}, true},
+		"its own": {request{user, signer, client, subject(user, api.AgentGroup), false}, true, false},
 		"of another host": {request{user, signer, client, subject(api.AgentUser("prod", "cp-2"), api.AgentGroup),
-			false}, false},
+			false}, false, false},
 		"by a bootstrap token": {request{"system:bootstrap:abcdef", signer, client, subject(user, api.AgentGroup),
-			false}, false},
-		"of another group":  {request{user, signer, client, subject(user, "system:nodes"), false}, false},
-		"of two groups":     {request{user, signer, client, subject(user, api.AgentGroup, "x"), false}, false},
-		"with an address":   {request{user, signer, client, withAddress, false}, false},
-		"with another name": {request{user, signer, client, more, false}, false},
+			false}, false, false},
+		"of another group":  {request{user, signer, client, subject(user, "system:nodes"), false}, false, false},
+		"of two groups":     {request{user, signer, client, subject(user, api.AgentGroup, "x"), false}, false, false},
+		"with an address":   {request{user, signer, client, withAddress, false}, false, false},
+		"with another name": {request{user, signer, client, more, false}, false, false},
 		"of a server": {request{user, certificates.KubeletServingSignerName, client, subject(user, api.AgentGroup),
-			false}, false},
-		"for servers":         {request{user, signer, server, subject(user, api.AgentGroup), false}, false},
-		"of a host that left": {request{left, signer, client, subject(left, api.AgentGroup), false}, false},
-		"denied already":      {request{user, signer, client, subject(user, api.AgentGroup), true}, false},
-		"more than one colon": {request{user + ":x", signer, client, subject(user+":x", api.AgentGroup), false}, false},
+			false}, false, false},
+		"for servers":              {request{user, signer, server, subject(user, api.AgentGroup), false}, false, false},
+		"of a host that left":      {request{left, signer, client, subject(left, api.AgentGroup), false}, false, true},
+		"of a host that is denied": {request{shut, signer, client, subject(shut, api.AgentGroup), false}, false, true},
+		"of an object of others": {request{foreign, signer, client, subject(foreign, api.AgentGroup), false}, false,
+			true},
+		"of a control plane that is gone": {request{gone, signer, client, subject(gone, api.AgentGroup), false}, false,
+			true},
+		"denied already":      {request{user, signer, client, subject(user, api.AgentGroup), true}, false, false},
+		"more than one colon": {request{user + ":x", signer, client, subject(user+":x", api.AgentGroup), false}, false, false},
 	} {
 		scheme := apiruntime.NewScheme()
 		if err := errors.Join(clientgoscheme.AddToScheme(scheme), api.AddToScheme(scheme)); err != nil {
@@ -83,8 +90,17 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 			csr.Status.Conditions = []certificates.CertificateSigningRequestCondition{{
 				Type: certificates.CertificateDenied}}
 		}
+		host := func(plane, name string, annotations map[string]string) *api.ControlPlaneHost {
+			h := &api.ControlPlaneHost{ObjectMeta: metav1.ObjectMeta{Namespace: plane, Name: name,
+				Annotations: annotations}}
+			mark(h, plane)
+			return h
+		}
+		others := host("prod", "cp-4", nil)
+		mark(others, "other")
 		cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(csr,
-			&api.ControlPlaneHost{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "cp-1"}}).Build()
+			&api.FusedControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "prod"}}, host("prod", "cp-1", nil),
+			host("prod", "cp-3", map[string]string{api.AnnotationDenied: ""}), others, host("old", "cp-1", nil)).Build()
 		at := types.NamespacedName{Name: "csr"}
 		requests := &Requests{Client: cluster}
 		if _, err := requests.Reconcile(t.Context(), reconcile.Request{NamespacedName: at}); err != nil {
@@ -94,8 +110,11 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		approved := len(csr.Status.Conditions) == 1 && csr.Status.Conditions[0].Type == certificates.CertificateApproved
-		if approved != test.approved {
-			t.Errorf("%s: approved %v, want %v", name, approved, test.approved)
+		refused := !test.denied && len(csr.Status.Conditions) == 1 &&
+			csr.Status.Conditions[0].Type == certificates.CertificateDenied
+		if approved != test.approved || refused != test.refused {
+			t.Errorf("%s: approved %v, want %v; denied %v, want %v", name, approved, test.approved, refused,
+				test.refused)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -745,4 +746,59 @@ func planWithVersion(t *testing.T, w *world, version string) *plan.Plan {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// TestADeniedHostIsShutOut: the agent of a host that a person has denied loses its permissions at once, and is given
+// nothing to do; so does one whose host leaves the spec.
+func TestADeniedHostIsShutOut(t *testing.T) {
+	w := newWorld(t, render.Systemd, map[string]any{})
+	w.runs(nil)
+	first := w.hosts[0]
+	bound := func() bool {
+		t.Helper()
+		err := w.client.Get(t.Context(), types.NamespacedName{Namespace: planeName, Name: "fusionctl-agent-" + first},
+			&rbacv1.RoleBinding{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	deny := func(h *api.ControlPlaneHost) {
+		t.Helper()
+		if err := w.client.Update(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bound() {
+		t.Fatal("the agent has no role")
+	}
+	h := w.host(first)
+	h.Annotations = map[string]string{api.AnnotationDenied: "stolen"}
+	deny(h)
+	before := h.Spec.DeepCopy()
+	w.reconcile()
+	if bound() {
+		t.Error("the agent of a host that is denied has its role")
+	}
+	w.now = w.now.Add(2 * time.Hour) // everything is applied again
+	w.edit(map[string]any{"repair": "Repair"})
+	for range 3 {
+		w.reconcile()
+	}
+	if bound() {
+		t.Error("the agent of a host that is denied was given its role again")
+	}
+	if message := fmt.Sprint(w.object().Status.Conditions); !strings.Contains(message, first+" is denied") {
+		t.Errorf("the status says %s", message)
+	}
+	if h = w.host(first); !equality.Semantic.DeepEqual(h.Spec, before) {
+		t.Errorf("it is given %+v, after %+v", h.Spec, before)
+	}
+	delete(h.Annotations, api.AnnotationDenied)
+	deny(h)
+	w.now = w.now.Add(2 * time.Hour)
+	w.reconcile()
+	if !bound() {
+		t.Error("a host that is not denied any more has no role")
+	}
 }

@@ -28,6 +28,10 @@ type Identity struct {
 	Log         *slog.Logger
 }
 
+// certificateLife is for how long an agent asks: API servers revoke no certificate, and one of a host that was lost is
+// good until its end.
+const certificateLife = 30 * 24 * time.Hour
+
 // Start waits until there is a certificate, and renews it until ctx ends. It returns how the management cluster is
 // reached with it; what it names are files, which are read again when they change.
 func (i Identity) Start(ctx context.Context) (*rest.Config, error) {
@@ -38,10 +42,11 @@ func (i Identity) Start(ctx context.Context) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the certificate of the agent, in %s: %w", i.Directory, err)
 	}
-	user := api.AgentUser(i.Plane, i.Host)
+	user, life := api.AgentUser(i.Plane, i.Host), certificateLife
 	manager, err := certificate.NewManager(&certificate.Config{
 		Name: "agent", Ctx: &ctx, CertificateStore: store, SignerName: certificates.KubeAPIServerClientSignerName,
-		GetUsages: certificate.DefaultKubeletClientGetUsages,
+		RequestedCertificateLifetime: &life,
+		GetUsages:                    certificate.DefaultKubeletClientGetUsages,
 		GetTemplate: func() *x509.CertificateRequest {
 			return &x509.CertificateRequest{Subject: pkix.Name{CommonName: user,
 				Organization: []string{api.AgentGroup}}}

@@ -50,6 +50,7 @@ func rights() []any {
 		right(list(Group), list(HostPlural), list("get", "list", "watch", "create", "update", "delete")),
 		right(list(Group), list(HostPlural+"/status"), list("get", "update", "patch")),
 		right(list("rbac.authorization.k8s.io"), list("roles", "rolebindings"), list("get", "create", "patch")),
+		right(list("rbac.authorization.k8s.io"), list("rolebindings"), list("delete")),
 		right(list(""), list("namespaces"), list("get", "create", "delete")),
 		right(list(""), list("secrets"), list("get", "create", "update", "patch")),
 		right(list(""), list("configmaps", "services"), list("get", "create", "patch", "delete")),

@@ -40,6 +40,10 @@ const (
 	AnnotationDone = Group + "/done"
 )
 
+// AnnotationDenied on a ControlPlaneHost shuts out its agent, whatever it says: it loses its permissions, gets no
+// certificate, and is given nothing to do.
+const AnnotationDenied = Group + "/denied"
+
 // Finalizer keeps an object until the operator has done what its deletionPolicy says.
 const Finalizer = Group + "/control-plane"
 
