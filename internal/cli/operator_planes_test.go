@@ -217,8 +217,8 @@ func TestApprovalsAreOfAPlan(t *testing.T) {
 			t.Errorf("%q: exit %d, %s", words, code, stderr)
 		}
 	}
-	if want := []string{"waits kubefusion.dev/approve=" + wants + ".2", "moves kubefusion.dev/back=" + wants}; !slices.Equal(
-		m.patches, want) {
+	want := []string{"waits kubefusion.dev/approve=" + wants + ".2", "moves kubefusion.dev/back=" + wants}
+	if !slices.Equal(m.patches, want) {
 		t.Errorf("written: %q, want %q", m.patches, want)
 	}
 	m.edit = func(f object) { f["metadata"].(object)["resourceVersion"] = "8" }
@@ -232,7 +232,8 @@ func TestAStepByHandIsConfirmed(t *testing.T) {
 	t.Parallel()
 	m, kubeconfig := newManagement(t, map[string]object{"prod": {"phase": "Waiting", "plan": wants,
 		"conditions": []object{{"type": "Progressing", "status": "False", "reason": "ByHand",
-			"message":            "then kubectl annotate --overwrite fcp prod kubefusion.dev/done=" + wants + ".1767323045.017",
+			"message": "then kubectl annotate --overwrite fcp prod kubefusion.dev/done=" + wants +
+				".1767323045.017",
 			"lastTransitionTime": "2026-01-02T03:04:05Z"}}},
 		"idle": {"phase": "Waiting", "plan": wants}})
 	for words, want := range map[string]string{

@@ -67,8 +67,9 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 			true},
 		"of a control plane that is gone": {request{gone, signer, client, subject(gone, api.AgentGroup), false}, false,
 			true},
-		"denied already":      {request{user, signer, client, subject(user, api.AgentGroup), true}, false, false},
-		"more than one colon": {request{user + ":x", signer, client, subject(user+":x", api.AgentGroup), false}, false, false},
+		"denied already": {request{user, signer, client, subject(user, api.AgentGroup), true}, false, false},
+		"more than one colon": {request{user + ":x", signer, client, subject(user+":x", api.AgentGroup), false}, false,
+			false},
 	} {
 		scheme := apiruntime.NewScheme()
 		if err := errors.Join(clientgoscheme.AddToScheme(scheme), api.AddToScheme(scheme)); err != nil {

@@ -73,7 +73,8 @@ func TestHostsAskForNothingElse(t *testing.T) {
 	}
 	for _, text := range []string{lie, strings.Repeat("x", 2*limitMessageBytes)} {
 		p := &plane{Reconciler: &Reconciler{Now: time.Now, Look: time.Second}, object: &api.FusedControlPlane{},
-			record: &record{Open: &open{To: "d", Transition: transition.Transition{Steps: []transition.Step{{ID: "001"}}}}}}
+			record: &record{Open: &open{To: "d", Transition: transition.Transition{
+				Steps: []transition.Step{{ID: "001"}}}}}}
 		if _, err := p.heed(t.Context(), fmt.Errorf("host cp-1: %w", &remote.ByHandError{Text: text})); err != nil {
 			t.Fatal(err)
 		}

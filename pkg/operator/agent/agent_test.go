@@ -629,7 +629,7 @@ func TestAnswersAreBounded(t *testing.T) {
 }
 
 // TestAClusterThatWasRestored: a management cluster that is put back to a backup of yesterday wants yesterday's files,
-// with an operator that puts them back, and steps that were done since. An agent does neither, also after it was killed,
+// with an operator that puts them back, and steps that were done since. An agent does neither, nor one that was killed,
 // until a person has removed what it remembers; and a cache that is behind is no such cluster.
 func TestAClusterThatWasRestored(t *testing.T) {
 	w := newWorld(t, render.Systemd, map[string]any{"repair": "Repair"})

@@ -110,8 +110,8 @@ func (a *agent) remember(ctx context.Context, h *api.ControlPlaneHost) error {
 		a.memory = &now
 	}
 	if why != "" {
-		return fmt.Errorf("%w, as one that was restored from a backup: the object of this host has %s. Nothing is done "+
-			"here until a person has seen that spec, record and hosts fit, and removed %s", errWentBack, why, file)
+		return fmt.Errorf("%w, as one that was restored from a backup: the object of this host has %s. Nothing is "+
+			"done here until a person has seen that spec, record and hosts fit, and removed %s", errWentBack, why, file)
 	}
 	return nil
 }
