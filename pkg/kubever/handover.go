@@ -18,8 +18,13 @@ type HandOver struct {
 	// Programs act for them, that run in the cluster and that no plan starts or stops: "ingress controllers". Where
 	// there are some, there are no Controllers.
 	Programs string
-	// Copied: the other control plane gets copies, and the objects stay, because API servers themselves act for them.
+	// Copied: the other control plane gets copies as roles, and the objects stay, because API servers themselves
+	// authorize by them.
 	Copied bool
+	// Kept: the other control plane gets them, too, and they stay: API servers of both act for them.
+	Kept bool
+	// Defines: these are definitions, and what they define goes with them.
+	Defines bool
 }
 
 var handOverTable = sync.OnceValue(func() []HandOver {
@@ -28,7 +33,7 @@ var handOverTable = sync.OnceValue(func() []HandOver {
 		sets = append(sets, HandOver{Subjects: r.words(0), Keys: r.words(1), Controllers: r.words(2),
 			References: r.words(3), Ended: r.words(4), Aggregated: r.words(5),
 			Programs: strings.ReplaceAll(strings.Join(r.words(6), " "), "-", " "),
-			Copied:   r.yes(7)})
+			Copied:   r.text(7) == "roles", Kept: r.text(7) == "copies", Defines: r.text(7) == "definitions"})
 	}
 	return sets
 })

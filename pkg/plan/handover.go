@@ -41,7 +41,7 @@ func (p *placement) handOver(rows []Resource) ([]Resource, error) {
 					"location: only what each side has of its own is handed over",
 					p.file.Spec.HandedOver[entries[i]], row.Name, row.Owner)
 			}
-			if set.Copied {
+			if set.Copied || set.Kept {
 				row.Copied, row.Why = true, "each side has its own, the modern side copies of the legacy side's"
 				continue
 			}

@@ -52,8 +52,8 @@ type Spec struct {
 	Gateway *Gateway `json:"gateway,omitempty"`
 	// overrides of the layout's owners; the last entry that names a resource wins
 	Owners []Owning `json:"owners,omitempty"`
-	// HandedOver are workloads and Ingresses of the legacy side that are the modern side's now, and roles of which it
-	// has copies: RESOURCE.GROUP. Transitions hand them over.
+	// HandedOver are workloads, custom resources and Ingresses of the legacy side that are the modern side's now, and
+	// roles, webhooks and priority classes of which it has copies: RESOURCE.GROUP. Transitions hand them over.
 	HandedOver []string `json:"handedOver,omitempty"`
 	// absent: pods that are created through the modern API server are left as they are
 	Pods *Pods `json:"pods,omitempty"`

@@ -19,7 +19,8 @@ var needStores = []string{string(Snapshot), string(Release), string(HandOver), s
 	string(RemoveRoles), string(RewriteObjects), string(RaiseStore), string(LowerStore), string(SettleMember),
 	string(ChangeKubelet), string(RestoreKubelet), string(Ready), string(StoresAgree), string(MayRewrite),
 	string(NoKeys), string(Settled), string(Released), string(NodeRights), string(NodeReady), string(NodePods),
-	string(Budgets), string(MayGo), string(RolesMayGo), string(RolesEqual), string(Adopted), string(MembersAre)}
+	string(Budgets), string(MayGo), string(RolesMayGo), string(RolesEqual), string(Adopted), string(MembersAre),
+	string(Defined)}
 
 var errNoMajority = errors.New("no majority")
 
@@ -82,12 +83,11 @@ func TestMajorityLostAtEveryStep(t *testing.T) {
 		{planOf(t, splitExample, rolesOf), render.StaticPod}}
 	pairs["ingresses"] = [2]Setup{handing(t, splitExample, "", render.StaticPod),
 		handing(t, splitExample, "ingresses.networking.k8s.io", render.StaticPod)}
+	pairs["definitions"] = [2]Setup{handing(t, splitExample, "", render.Systemd),
+		handing(t, splitExample, definedAndKept, render.Systemd)}
 	for _, name := range slices.Sorted(maps.Keys(pairs)) {
 		if strings.Contains(name, ".yaml") && !strings.Contains(name, splitExample) {
 			continue // of the same kind as those of this example
-		}
-		if strings.HasPrefix(name, "retire") {
-			continue // killed at every call, as the others are, and not tried here
 		}
 		if strings.HasPrefix(name, "modern") && name != "modern 1.24 to 1.36" && name != "modern 1.36 to 1.24" {
 			continue

@@ -2,6 +2,7 @@ package transition
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ func handedOver(p *plan.Plan) []kubever.HandOver {
 	return slices.DeleteFunc(slices.Clone(kubever.HandOvers()), func(set kubever.HandOver) bool {
 		return !slices.ContainsFunc(set.Keys, func(key string) bool {
 			row := p.Resource(key)
-			return row != nil && row.HandedOver
+			return row != nil && (row.HandedOver || set.Kept && row.Copied)
 		})
 	})
 }
@@ -48,6 +49,14 @@ func refuseHandOver(from, to Setup) []string {
 	if from.Plan == nil {
 		return append(reasons, "spec.handedOver: nothing can be handed over to a side that does not run yet: install "+
 			"without it, then hand over")
+	}
+	if slices.ContainsFunc(forth, func(set kubever.HandOver) bool { return set.Defines }) {
+		for _, side := range pair.Sides() {
+			if collects(side, from.Plan, to.Plan) {
+				reasons = append(reasons, fmt.Sprintf("spec.handedOver: the garbage collector of the %s side runs: it "+
+					"would find what custom resources own without them, and delete it", side))
+			}
+		}
 	}
 	for _, side := range pair.Sides() {
 		if from.Plan.Side(side).Version != to.Plan.Side(side).Version {
@@ -84,13 +93,18 @@ func namesOf(p, otherwise *plan.Plan, sets []kubever.HandOver) (names []string) 
 // the controllers of the modern side and those of both sides, though their files stay.
 func (b *builder) readHandOver(was, is []render.Part) {
 	for _, set := range without(handedOver(b.to.Plan), handedOver(b.from.Plan)) {
-		if set.Programs != "" {
+		switch {
+		case set.Defines:
+			b.defining = append(b.defining, set)
+		case set.Kept:
+			b.kept = append(b.kept, set)
+		case set.Programs != "":
 			b.served = append(b.served, set)
-		} else {
+		default:
 			b.sets = append(b.sets, set)
 		}
 	}
-	if len(b.sets) == 0 {
+	if !b.handsOver() {
 		return
 	}
 	for i := range is {
@@ -105,16 +119,20 @@ func (b *builder) readHandOver(was, is []render.Part) {
 	}
 }
 
+// handsOver reports whether objects go while no controller acts for them.
+func (b *builder) handsOver() bool { return len(b.sets)+len(b.defining) > 0 }
+
 // beforeHandOver are the steps before anything stops, in the order of the way back its last: the legacy controllers
 // give these objects up first, and have them again at the end of all.
 func (b *builder) beforeHandOver() {
-	if len(b.sets) == 0 {
+	if !b.handsOver() {
 		return
 	}
 	for _, set := range b.sets {
 		b.addAdopted(set, true)
 	}
 	b.existing()
+	b.beforeDefinitions()
 }
 
 // handOverServed hands over what programs of the cluster act for, while all of the control plane runs: first the
@@ -144,6 +162,21 @@ func (b *builder) handOverServed() {
 		goes := &Action{Kind: HandOver, Objects: forth}
 		add(goes.changes(), goes, &Action{Kind: HandBack, Objects: copied(back)})
 		add(names+" are with the modern side", there(forth), b.mayGoOne(copied(back)))
+	}
+}
+
+// handOverKept gives the modern side what API servers of both sides act for.
+func (b *builder) handOverKept() {
+	for _, set := range b.kept {
+		forth, back := b.objects(set, false), b.objects(set, true)
+		names, host := strings.Join(forth.Names, ", "), b.to.Plan.Hosts[0].Name
+		forth.Plan.Copy = true
+		copies := &Action{Kind: HandOver, Objects: forth}
+		b.add(Step{Phase: HandingOver, Host: host, Title: copies.changes(), Do: copies,
+			Undo: &Action{Kind: HandBack, Objects: back}})
+		b.add(Step{Phase: HandingOver, Host: host, Title: "both sides have " + names,
+			Do:   &Action{Kind: RunChecks, Before: []Check{{Kind: Adopted, Objects: forth}}},
+			Undo: b.mayGoOne(back)})
 	}
 }
 
@@ -178,12 +211,13 @@ func (b *builder) addAdopted(set kubever.HandOver, back bool) {
 
 // handOver moves the objects, when no controller of either side acts for them.
 func (b *builder) handOver() {
+	b.handOverDefinitions()
 	for _, set := range b.sets {
 		forth := &Action{Kind: HandOver, Objects: b.objects(set, false)}
 		back := &Action{Kind: HandBack, Objects: b.objects(set, true)}
 		b.add(Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Title: forth.changes(), Do: forth, Undo: back})
 	}
-	if len(b.sets) == 0 {
+	if !b.handsOver() {
 		return
 	}
 	for _, c := range existingOf(b.to.Plan) {
@@ -205,16 +239,18 @@ func (b *builder) afterHandOver() {
 		b.add(Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Title: "on the way back: " +
 			strings.Join(objects.Names, ", ") + " can be handed back", Undo: b.mayGoOne(objects)})
 	}
+	b.afterDefinitions()
 }
 
 // mayGo looks before anything changes whether the objects can be handed over.
 func (b *builder) mayGo() {
-	for _, set := range slices.Concat(b.sets, b.served) {
+	for _, set := range slices.Concat(b.kept, b.sets, b.served) {
 		objects := b.objects(set, false)
-		objects.Plan.Copy = set.Programs != ""
+		objects.Plan.Copy = set.Programs != "" || set.Kept
 		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name,
 			Title: strings.Join(objects.Names, ", ") + " can be handed over", Do: b.mayGoOne(objects)})
 	}
+	b.definitionsMayGo()
 }
 
 func (b *builder) mayGoOne(objects *Objects) *Action {
@@ -229,21 +265,24 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 	if back {
 		to = pair.Legacy
 	}
-	o := &Objects{Record: "hand-over-" + set.Subjects[0], Plan: handover.Plan{Prefix: p.Prefix, Back: back,
-		Pods: "pods", APIVersions: map[string]map[string]string{}, Aggregated: set.Aggregated,
-		Collects: b.collects(to.Other())}}
+	o := &Objects{Record: "hand-over-" + path.Base(set.Subjects[0]), Plan: handover.Plan{Prefix: p.Prefix, Back: back,
+		Pods: "pods", APIVersions: map[string]map[string]string{}, Aggregated: set.Aggregated, Kept: set.Kept,
+		Collects: collects(to.Other(), b.from.Plan, b.to.Plan), Custom: len(b.defining) > 0}}
 	if kubever.Behaves(kubever.BehaviourCronJobsMissed, p.Side(to).Version.Minor) {
 		o.Plan.MostMissed = mostMissed
 	}
 	for _, key := range set.Keys {
 		row := p.Resource(key)
-		if row == nil || !row.HandedOver {
+		if row == nil || !row.HandedOver && !row.Copied {
 			continue
 		}
 		o.From, o.To = *p.Store(row.View(to.Other()).Store), *p.Store(row.View(to).Store)
 		o.Names = append(o.Names, row.Name)
 		resource := resourceOf(p, row, to, set)
-		if set.Programs != "" {
+		switch {
+		case set.Defines:
+			resource.By = handover.ByMetadata
+		case set.Programs != "", set.Kept:
 			resource.Compared = row.Modern.StoredAs
 		}
 		o.Plan.Resources = append(o.Plan.Resources, resource)
@@ -251,6 +290,11 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 		o.Plan.DropManagedFields = o.Plan.DropManagedFields || slices.ContainsFunc(drops, func(path string) bool {
 			return strings.HasPrefix(path, pair.ManagedFields)
 		})
+	}
+	for _, key := range p.StartupWrites {
+		if set.Kept && key.Side == to.Other() {
+			o.Plan.Boot = append(o.Plan.Boot, key)
+		}
 	}
 	for i := range p.Resources {
 		row := &p.Resources[i]
@@ -271,9 +315,9 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 // mostMissed is after how many missed times old controllers start a CronJob no more. Source: that of the behaviour.
 const mostMissed = 100
 
-// collects reports whether the garbage collector of a side runs before or after the transition.
-func (b *builder) collects(side pair.Side) bool {
-	return slices.ContainsFunc([]*plan.Plan{b.from.Plan, b.to.Plan}, func(p *plan.Plan) bool {
+// collects reports whether the garbage collector of a side runs in one of the plans.
+func collects(side pair.Side, plans ...*plan.Plan) bool {
+	return slices.ContainsFunc(plans, func(p *plan.Plan) bool {
 		c := p.Controller(side, "garbage-collector-controller")
 		return c != nil && c.On
 	})

@@ -33,6 +33,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.beforeHandOver()
 	b.roles()
 	b.rolesAlone()
+	b.handOverKept()
 	b.handOverServed()
 	b.stop()
 	b.legacyGone()
@@ -40,7 +41,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.stores()
 	b.servers(pair.Legacy, Legacy)
 	b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
-	if len(b.sets) == 0 {
+	if !b.handsOver() {
 		b.existing()
 	}
 	b.handOver()
@@ -109,6 +110,8 @@ type builder struct {
 	crossings   []crossing
 	sets        []kubever.HandOver // that are handed over while no controller acts for them
 	served      []kubever.HandOver // that are handed over while programs serve them
+	kept        []kubever.HandOver // that both sides have afterwards
+	defining    []kubever.HandOver // of definitions, which go with what they define
 	changes     []change           // in the order of the components, of hosts that both plans have first
 	disk, final map[place]render.File
 	prepares    bool // objects are written again

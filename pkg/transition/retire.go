@@ -220,9 +220,21 @@ func (b *builder) mayRetire() {
 	}
 	host := b.to.Plan.Hosts[0].Name
 	b.add(Step{Phase: Prepare, Host: host, Title: "nothing is the legacy side's alone",
-		Do: &Action{Kind: RunChecks, Before: []Check{b.left()}}})
+		Do: &Action{Kind: RunChecks, Before: append([]Check{b.left()}, b.bothHave()...)}})
 	b.add(Step{Phase: Prepare, Host: host, Title: "the kubelets are those of the modern side",
 		Do: &Action{Kind: RunChecks, Before: []Check{b.beats()}}})
+}
+
+// bothHave are the checks that what is kept on both sides is the same there.
+func (b *builder) bothHave() (checks []Check) {
+	was := &builder{from: b.from, to: b.from}
+	for _, set := range handedOver(b.from.Plan) {
+		if set.Kept {
+			checks = append(checks, Check{Kind: Adopted, Objects: was.objects(set, false),
+				Hint: "the modern side is to have all of them"})
+		}
+	}
+	return checks
 }
 
 // derived are resources whose objects are not brought over, by key, and why: what writes them writes them anew.

@@ -183,6 +183,8 @@ type Objects struct {
 	From   plan.Store    `json:"from"`
 	To     plan.Store    `json:"to"`
 	Pods   string        `json:"pods"` // the name of the one of both that has the pods
+	// Definitions is the name of the record of the definitions, where what they define goes.
+	Definitions string `json:"definitions,omitempty"`
 	// Known is what the journal knows of this hand-over when a step is carried out; of no plan.
 	Known *handover.Known `json:"known,omitempty"`
 }
@@ -243,6 +245,7 @@ const (
 	MastersAre  CheckKind = "masters are"   // the service kubernetes leads to the API servers of Masters alone
 	RangesAdded CheckKind = "ranges added"  // every address of a service in Ranges is known to its allocator
 	Works       CheckKind = "works"         // controllers, scheduler, allocator and collector of Asked do their work
+	Defined     CheckKind = "defined"       // of Asked the second serves all Objects, the first none that have gone
 	Adopted     CheckKind = "adopted"       // the controllers there act for Objects; their pods are those of before
 )
 

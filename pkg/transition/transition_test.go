@@ -92,6 +92,8 @@ func journeys(t *testing.T) map[string][2]Setup {
 		handing(t, splitExample, "deployments.apps", render.StaticPod)}
 	pairs["hand over, of units"] = [2]Setup{handing(t, splitExample, "", render.Systemd),
 		handing(t, splitExample, "deployments.apps", render.Systemd)}
+	pairs["hand definitions over"] = [2]Setup{handing(t, splitExample, "", render.StaticPod),
+		handing(t, splitExample, definedAndKept, render.StaticPod)}
 	for name, journey := range etcdJourneys(t) {
 		if strings.Contains(name, splitExample) {
 			pairs[name] = journey

@@ -146,15 +146,16 @@ func (a *Action) changes() string {
 		if a.Kind == HandBack {
 			side = pair.Legacy
 		}
-		if a.Objects.Plan.Copy {
-			return fmt.Sprintf("copy %s to the %s side", strings.Join(a.Objects.Names, ", "), side)
+		switch names := a.Objects.what(); {
+		case a.Objects.Plan.Copy:
+			return fmt.Sprintf("copy %s to the %s side", names, side)
+		case a.Objects.Plan.Kept:
+			return "remove the copies of " + names + " from the modern side"
+		case a.Kind == HandOver:
+			return "hand " + names + " over to the modern side"
+		default:
+			return "hand " + names + " back to the legacy side"
 		}
-	}
-	switch a.Kind {
-	case HandOver:
-		return "hand " + strings.Join(a.Objects.Names, ", ") + " over to the modern side"
-	case HandBack:
-		return "hand " + strings.Join(a.Objects.Names, ", ") + " back to the legacy side"
 	}
 	return ""
 }
@@ -272,12 +273,22 @@ func (a *Action) validate() error {
 			c.Kind == Beats && (c.Heartbeats == nil || c.Heartbeats.Nodes == "") ||
 			c.Kind == NothingLeft && c.Left == nil || c.Kind == MastersAre && c.Masters.validate() != nil ||
 			c.Kind == RangesAdded && c.Ranges.validate() != nil || c.Kind == Works && len(c.Asked) == 0 ||
-			(c.Kind == MayGo || c.Kind == Adopted) && c.Objects.validate() != nil
+			(c.Kind == MayGo || c.Kind == Adopted) && c.Objects.validate() != nil ||
+			c.Kind == Defined && (c.Objects.validate() != nil || len(c.Asked) != 2)
 		if c.Kind == FileIs && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) || incomplete {
 			return fmt.Errorf("check %q of %q: is incomplete", c.Kind, c.Path)
 		}
 	}
 	return nil
+}
+
+// what is handed over, in words.
+func (o *Objects) what() string {
+	names := strings.Join(o.Names, ", ")
+	if o.Plan.Definitions != "" {
+		return "what " + names + " define"
+	}
+	return names
 }
 
 // validate checks what a hand-over goes by.
@@ -289,6 +300,10 @@ func (o *Objects) validate() error {
 	}
 	if len(o.Names) != len(o.Plan.Resources) || o.Plan.Pods != "pods" {
 		return fmt.Errorf("%q, with pods at %q: are not the names of what is handed over", o.Names, o.Plan.Pods)
+	}
+	if d := o.Plan.Definitions; d != "" && (len(o.Plan.Resources) != 1 || o.Plan.Resources[0].Key != d ||
+		o.Definitions == o.Record || !spec.IsLabel(o.Definitions)) {
+		return fmt.Errorf("%q, with the record %q: want definitions alone, and the record of these", d, o.Definitions)
 	}
 	for i, r := range o.Plan.Resources {
 		fact, known := kubever.ResourceByKey(r.Key)

@@ -40,6 +40,12 @@ func (j *Job) Adopted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if j.Kept {
+		return j.kept(ctx)
+	}
+	if err := j.define(ctx, rec); err != nil {
+		return err
+	}
 	if rec == nil {
 		if j.Back { // from before anything was handed over
 			return nil
@@ -50,7 +56,7 @@ func (j *Job) Adopted(ctx context.Context) error {
 		return err
 	}
 	uids := rec.uids()
-	if !slices.ContainsFunc(j.Resources, func(r Resource) bool { return r.Compared == "" }) {
+	if !slices.ContainsFunc(j.Resources, func(r Resource) bool { return !r.compared() }) {
 		return j.left(ctx, uids)
 	}
 	generations := map[string]int64{} // of what is there, by UID

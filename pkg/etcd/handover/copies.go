@@ -15,14 +15,14 @@ import (
 // digest is that of what an object and its copy have in common, in whichever version each is stored: all but the
 // status, which programs write on each side, and what API servers write beside it. "" where nothing is compared.
 func (j *Job) digest(r *Resource, value []byte) (string, error) {
-	if r.Compared == "" {
+	if !r.compared() {
 		return "", nil
 	}
 	envelope, err := storage.ReadEnvelope(value)
 	if err != nil {
 		return "", err
 	}
-	if string(envelope.APIVersion) != r.Compared {
+	if r.Compared != "" && string(envelope.APIVersion) != r.Compared {
 		if value, err = j.Convert(value, r.Compared); err != nil {
 			return "", fmt.Errorf("is stored as %s, which cannot be compared: %w", envelope.APIVersion, err)
 		}
@@ -31,10 +31,21 @@ func (j *Job) digest(r *Resource, value []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	delete(object, "status")
+	if r.By != ByAll {
+		delete(object, "status")
+	}
 	meta, _ := object["metadata"].(map[string]any)
-	for _, field := range []string{"managedFields", "generation", "resourceVersion", "selfLink"} {
+	for _, field := range []string{"managedFields", "resourceVersion", "selfLink"} {
 		delete(meta, field)
+	}
+	if j.Kept { // each side has its own
+		delete(meta, "uid")
+		delete(meta, "creationTimestamp")
+	}
+	if r.By == ByMetadata {
+		object = map[string]any{"metadata": meta}
+	} else {
+		delete(meta, "generation")
 	}
 	owners, _ := meta["ownerReferences"].([]any)
 	for _, o := range owners {
@@ -53,7 +64,7 @@ func (j *Job) digest(r *Resource, value []byte) (string, error) {
 // the two are the same, or the copy alone was written. Errors: ErrBothWritten; what cannot be compared. Of resources
 // that are not compared it is false.
 func (j *Job) newer(i *item, rec *Record) (bool, error) {
-	if i.resource.Compared == "" {
+	if !i.resource.compared() {
 		return false, nil
 	}
 	there, err := j.digest(i.resource, i.there.Value)
@@ -101,7 +112,7 @@ func (j *Job) agree(_ context.Context, items []item, rec *Record) error {
 func (j *Job) allThere(items []item, rec *Record) bool {
 	for k := range items {
 		i := &items[k]
-		if i.there == nil || !isUID(i.there.Value, i.uid) {
+		if i.there == nil || !j.Kept && !isUID(i.there.Value, i.uid) {
 			return false
 		}
 		if written, err := j.newer(i, rec); err != nil || written {

@@ -47,11 +47,27 @@ type Resource struct {
 	// the status of theirs: what else each has is the same, or one of the two was not written since. "": no program
 	// does.
 	Compared string `json:"compared,omitempty"`
+	// By says that they are compared in another way, in whichever version each is stored.
+	By By `json:"by,omitempty"`
 	// Drops and Implied are of the API servers there, as those of pair.View: an object that has one of the fields
 	// beside its status does not go.
 	Drops   []string          `json:"drops,omitempty"`
 	Implied map[string]string `json:"implied,omitempty"`
 }
+
+// By is what is compared of an object and its copy.
+type By string
+
+const (
+	// ByAll compares all but what API servers write beside the object.
+	ByAll By = "all"
+	// ByMetadata compares the metadata, of which the generation counts the changes of the spec: API servers write the
+	// status, and with it defaults of their own version.
+	ByMetadata By = "metadata"
+)
+
+// compared reports whether objects and their copies are compared, so that either may be written meanwhile.
+func (r *Resource) compared() bool { return r.Compared != "" || r.By != "" }
 
 // Plan is one direction of a hand-over. It is plain data.
 type Plan struct {
@@ -80,6 +96,14 @@ type Plan struct {
 	Back bool `json:"back,omitempty"`
 	// Copy: the objects are there afterwards, and stay where they are, until another run without it.
 	Copy bool `json:"copy,omitempty"`
+	// Kept: the objects are there afterwards, and stay where they are for good. Back, the copies are removed.
+	Kept bool `json:"kept,omitempty"`
+	// Boot are keys of what API servers write by themselves, which does not go.
+	Boot []pair.BootKey `json:"boot,omitempty"`
+	// Definitions is the part of the key of definitions: what they define goes, and Resources are those.
+	Definitions string `json:"definitions,omitempty"`
+	// Custom: custom resources go in the same transition, before what they control, and back after it.
+	Custom bool `json:"custom,omitempty"`
 }
 
 // Files keeps the record.
@@ -101,6 +125,8 @@ type Job struct {
 	Plan
 	From, To, Shared NamedStore // Shared is one of the two
 	Files            Files
+	// DefinitionFiles keeps the record of the definitions that went; nil where there are none.
+	DefinitionFiles Files
 	// Known is what a journal knows of this hand-over; nil: that nothing of it was begun.
 	Known   *Known
 	Run, By string // of the locks: identifies the run; for people
@@ -113,6 +139,7 @@ type Job struct {
 	away    map[string]string // those whose APIServices there are all unavailable, and why
 	fields  objects.Finder
 	views   map[string]*pair.View // by resource
+	defined map[string][2]bool    // by resource: whether the store that is left has its definition, and the other one
 }
 
 // NamedStore is a store under its name in the plan.

@@ -32,8 +32,14 @@ func (j *Job) Check(ctx context.Context) error {
 // and what only a controller can end is no reason to wait.
 func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, error) {
 	var refused RefusedError
+	if err := j.define(ctx, rec); err != nil {
+		return nil, err
+	}
 	if rec == nil {
 		rec = new(Record)
+	}
+	if j.Kept && j.Back {
+		return j.copiesOf(ctx, rec)
 	}
 	items, err := j.items(ctx, rec)
 	if err != nil {
@@ -64,7 +70,8 @@ func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, er
 			return nil, err
 		}
 		problems = append(problems, missing...)
-		if o := rec.of(i.uid); i.there == nil && rec.Copied && !j.Copy && o != nil && o.Agreed != "" {
+		if o := rec.of(i.uid); i.there == nil && rec.Copied && !j.Copy && o != nil && o.Agreed != "" &&
+			!j.forgotten(i, rec) {
 			problems = append(problems, "its copy was deleted on the other side since it was copied: delete it, too, "+
 				"or create the copy again by undo and apply")
 		}
@@ -111,6 +118,11 @@ func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, er
 		return nil, err
 	}
 	refused.Reasons = append(refused.Reasons, deleted...)
+	strays, _, err := j.strays(ctx, rec, items)
+	if err != nil {
+		return nil, err
+	}
+	refused.Reasons = append(refused.Reasons, strays...)
 	if len(items) > 0 {
 		for _, group := range unread {
 			refused.Reasons = append(refused.Reasons, "the controllers there find no "+group+", which an APIService "+
@@ -246,7 +258,8 @@ func (j *Job) items(ctx context.Context, rec *Record) ([]item, error) {
 		err := j.each(ctx, j.From, r.Key, func(e etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
 			uid := string(m.UID)
 			self := identity(string(e.Key), uid)
-			if j.Back && !goes[self] && !isOwned(e.Key, m, goes) {
+			_, whole := j.defined[r.Key]
+			if j.Back && !whole && !goes[self] && !isOwned(e.Key, m, goes) || j.isBoot(string(e.Key)) {
 				return nil
 			}
 			goes[self] = true
@@ -344,11 +357,11 @@ func kindOf(reference map[string]any) string {
 }
 
 // bring looks which controllers of the items that are none of the kinds have gone before: custom resources that are in
-// the other store, as the same objects, and no longer in this one. Where a garbage collector of the side that is left
-// runs, none has: it deletes what they own.
+// the other store, as the same objects, and no longer in this one, or go in the same transition. Where a garbage
+// collector of the side that is left runs, none has: it deletes what they own.
 func (j *Job) bring(ctx context.Context, items []item) error {
 	j.brought = map[string]bool{}
-	if j.Collects {
+	if j.Collects && !j.Custom {
 		return nil
 	}
 	wanted, groups := map[string]bool{}, map[string]bool{}
@@ -377,7 +390,7 @@ func (j *Job) bring(ctx context.Context, items []item) error {
 				return nil
 			})
 		}
-		if err := errors.Join(in(j.To, true), in(j.From, false)); err != nil {
+		if err := errors.Join(in(j.To, true), in(j.From, j.Custom)); err != nil {
 			return err
 		}
 	}
@@ -435,7 +448,8 @@ func (j *Job) copied(i *item) error {
 		return err
 	}
 	value := i.entry.Value
-	if !slices.Contains(i.resource.Reads, string(envelope.APIVersion)) {
+	_, custom := j.defined[i.resource.Key]
+	if !custom && !slices.Contains(i.resource.Reads, string(envelope.APIVersion)) {
 		if value, err = j.Convert(value, i.resource.StoredAs); err != nil {
 			return fmt.Errorf("is stored as %s, which is not read there: %w", envelope.APIVersion, err)
 		}
@@ -460,6 +474,9 @@ func (j *Job) view(r *Resource) *pair.View {
 // losses are the fields of a copy that the API servers there drop, beside those of its status, which controllers write
 // again.
 func (j *Job) losses(i *item) (lost []string, err error) {
+	if _, custom := j.defined[i.resource.Key]; custom {
+		return nil, nil // their definition has their fields, and goes with them
+	}
 	envelope, err := storage.ReadEnvelope(i.value)
 	if err == nil {
 		err = j.fields.Find(&envelope, j.view(i.resource), func(path string, implied bool) {
@@ -500,10 +517,13 @@ func (j *Job) state(i *item, rec *Record) error {
 	case err != nil:
 		return fmt.Errorf("in the other store: %w", err)
 	case string(meta.UID) != i.uid:
+		if there, err := j.digest(i.resource, i.there.Value); j.Kept && err == nil && there == i.digest {
+			return nil // people have created it on both sides
+		}
 		return fmt.Errorf("another object of this name is there already, with UID %s: rename or delete one of the two",
 			storage.Printable(string(meta.UID)))
 	}
-	if i.resource.Compared != "" {
+	if i.resource.compared() {
 		_, err := j.newer(i, rec)
 		return err
 	}

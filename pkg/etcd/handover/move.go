@@ -54,7 +54,15 @@ func (j *Job) Move(ctx context.Context) error {
 		if rec == nil {
 			rec = newRecord()
 		}
-		if err := j.remember(ctx, rec, items, round == 0); err != nil || len(items) == 0 {
+		if j.Kept && j.Back {
+			return j.removeCopies(ctx, items)
+		}
+		if err := j.remember(ctx, rec, items, round == 0); err != nil {
+			return err
+		}
+		if _, gone, err := j.strays(ctx, rec, items); err != nil || len(items)+len(gone) == 0 {
+			return err
+		} else if err := j.removeStrays(ctx, gone); err != nil {
 			return err
 		}
 		steps := []func(context.Context, []item, *Record) error{j.create, j.agree, j.rename, j.remove}
@@ -149,13 +157,14 @@ func (j *Job) create(ctx context.Context, items []item, rec *Record) error {
 	for k := range items {
 		i := &items[k]
 		again := i.there != nil && !bytes.Equal(i.there.Value, i.value) && !j.Back
-		if i.there != nil && i.resource.Compared != "" {
+		if i.there != nil && i.resource.compared() {
 			var err error
 			if again, err = j.newer(i, rec); err != nil {
 				return fmt.Errorf("%s: %w", storage.Printable(i.key), err)
 			}
 		}
 		switch {
+		case j.forgotten(i, rec):
 		case i.there == nil:
 			missing = append(missing, etcd.Entry{Key: []byte(i.key), Value: i.value})
 		case again:
@@ -216,10 +225,12 @@ func (j *Job) rename(ctx context.Context, items []item, _ *Record) error {
 func (j *Job) remove(ctx context.Context, items []item, rec *Record) error {
 	for k := range items {
 		i := &items[k]
-		if i.there == nil {
+		if i.there == nil && !j.forgotten(i, rec) {
 			continue
 		}
-		if i.resource.Compared != "" {
+		if i.there == nil {
+			// nothing is copied: it was deleted there
+		} else if i.resource.compared() {
 			if written, err := j.newer(i, rec); err != nil || written || !isUID(i.there.Value, i.uid) {
 				continue // the next round says why
 			}
@@ -231,6 +242,15 @@ func (j *Job) remove(ctx context.Context, items []item, rec *Record) error {
 		_, err := j.From.Delete(ctx, []move.KeyAt{{Key: i.key, ModRevision: i.entry.ModRevision}})
 		if err != nil {
 			return fmt.Errorf("%s: deleting what was copied: %w", storage.Printable(i.key), err)
+		}
+	}
+	return nil
+}
+
+func (j *Job) removeStrays(ctx context.Context, keys []move.KeyAt) error {
+	for _, key := range keys {
+		if _, err := j.To.Delete(ctx, []move.KeyAt{key}); err != nil {
+			return fmt.Errorf("%s: deleting the copy of what is gone: %w", storage.Printable(key.Key), err)
 		}
 	}
 	return nil

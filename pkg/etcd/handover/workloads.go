@@ -14,8 +14,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
 
-// observed are the numbers of status.observedGeneration. Source: generated.proto of apps and extensions, every version.
-var observed = map[string]protowire.Number{"Deployment": 1, "ReplicaSet": 3, "StatefulSet": 1, daemonSet: 5}
+// observed are the numbers of status.observedGeneration. Source: generated.proto of apps, extensions and policy, every
+// version.
+var observed = map[string]protowire.Number{"Deployment": 1, "ReplicaSet": 3, "StatefulSet": 1, daemonSet: 5,
+	budget: 1}
 
 // Observed reports whether objects of a kind show that a controller acts for them.
 func Observed(kind string) bool { return observed[kind] != 0 }
@@ -23,6 +25,7 @@ func Observed(kind string) bool { return observed[kind] != 0 }
 const (
 	scaler    = "HorizontalPodAutoscaler"
 	daemonSet = "DaemonSet"
+	budget    = "PodDisruptionBudget"
 )
 
 // rolling reports whether a controller is at work on an object: its pods go and come.
@@ -30,7 +33,7 @@ func rolling(kind string, object map[string]any) bool {
 	meta, _ := object["metadata"].(map[string]any)
 	spec, _ := object["spec"].(map[string]any)
 	status, _ := object["status"].(map[string]any)
-	if observed[kind] == 0 || spec["paused"] == true {
+	if observed[kind] == 0 || kind == budget || spec["paused"] == true {
 		return false
 	}
 	wanted := int64(1)

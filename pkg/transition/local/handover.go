@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/pause"
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -42,6 +46,80 @@ func (h *Host) adopted(j *handover.Job, ctx context.Context) error {
 		return gone
 	}
 	return err
+}
+
+// defined waits until the second of two API servers serves what the definitions define that went to its store, and the
+// first one does not.
+func (h *Host) defined(ctx context.Context, c *transition.Check) error {
+	var left, there []handover.Definition
+	err := h.withObjects(ctx, c.Objects, func(j *handover.Job, ctx context.Context) (err error) {
+		key := c.Objects.Plan.Resources[0].Key
+		if left, err = handover.Definitions(ctx, j.From, j.Prefix, key); err != nil {
+			return err
+		}
+		there, err = handover.Definitions(ctx, j.To, j.Prefix, key)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	from, err := serverOf(&c.Asked[0])
+	if err != nil {
+		return err
+	}
+	to, err := serverOf(&c.Asked[1])
+	if err != nil {
+		return err
+	}
+	gone := false
+	err = h.wait(ctx, "custom resources are not served where their definitions are", func(ctx context.Context) error {
+		for _, d := range there {
+			if err := servesAll(ctx, to, &d, d.Established); err != nil {
+				return fmt.Errorf("the %s API server: %w", c.Asked[1].Side, err)
+			}
+			if slices.ContainsFunc(left, func(o handover.Definition) bool { return o.Name == d.Name }) {
+				continue
+			}
+			if err := servesAll(ctx, from, &d, false); err != nil {
+				return fmt.Errorf("the %s API server: %w", c.Asked[0].Side, err)
+			}
+			gone = true
+		}
+		return nil
+	})
+	if err != nil || !gone {
+		return err
+	}
+	return pause.For(ctx, watchesEnd)
+}
+
+// watchesEnd is after how long an API server that serves a definition no more has ended the watches of its objects: it
+// waits a second, and for requests that are being answered. Nothing that a client could ask shows it. Source: tearDown
+// of apiextensions-apiserver, customresource_handler.go; run, 1.15.12 and 1.36.3: a watch that is open when the keys go
+// sees every object deleted.
+const watchesEnd = 3 * time.Second
+
+// servesAll is an error when a server does not serve every version of a definition, or when it serves one and should
+// not.
+func servesAll(ctx context.Context, s *apiserver.Server, d *handover.Definition, want bool) error {
+	versions, err := s.Versions(ctx, d.Group)
+	if err != nil {
+		return err
+	}
+	for _, version := range d.Served {
+		serves := false
+		if slices.Contains(versions, version) {
+			resources, err := s.GroupVersion(ctx, schema.GroupVersion{Group: d.Group, Version: version})
+			if err != nil && !errors.Is(err, discovery.ErrNotServed) {
+				return err
+			}
+			serves = slices.ContainsFunc(resources, func(r discovery.Resource) bool { return r.Name == d.Plural })
+		}
+		if serves != want {
+			return fmt.Errorf("serves %s of %s/%s: %t, want %t", d.Plural, d.Group, version, serves, want)
+		}
+	}
+	return nil
 }
 
 // withObjects does something with the stores and the record of a hand-over.
@@ -78,6 +156,12 @@ func (h *Host) job(o *transition.Objects) (*handover.Job, error) {
 		By: "fusionctl transition: " + strings.Join(o.Names, ", "), Convert: lossless}
 	file := recordFile(filepath.Join(h.Snapshots, o.Record+".json"))
 	job.Files = file
+	if o.Definitions != "" {
+		defer func() {
+			job.DefinitionFiles = recordFile(filepath.Join(filepath.Dir(string(job.Files.(recordFile))),
+				o.Definitions+".json"))
+		}()
+	}
 	if o.Known == nil || o.Known.Directory == "" {
 		return job, nil
 	}

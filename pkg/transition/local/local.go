@@ -253,6 +253,8 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return h.works(ctx, &c.Asked[0])
 	case transition.MayGo:
 		return h.withObjects(ctx, c.Objects, (*handover.Job).Check)
+	case transition.Defined:
+		return h.defined(ctx, c)
 	case transition.Adopted:
 		return h.withObjects(ctx, c.Objects, h.adopted)
 	}

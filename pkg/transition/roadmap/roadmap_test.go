@@ -119,8 +119,12 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 				[]string{"spec.handedOver: [deployments.apps, statefulsets.apps, daemonsets.apps, jobs.batch, " +
 					"cronjobs.batch, horizontalpodautoscalers.autoscaling, ingresses.networking.k8s.io, " +
 					"clusterroles.rbac.authorization.k8s.io, roles.rbac.authorization.k8s.io, " +
-					"clusterrolebindings.rbac.authorization.k8s.io, rolebindings.rbac.authorization.k8s.io]"}) ||
-				h.ByHand != 1 {
+					"clusterrolebindings.rbac.authorization.k8s.io, rolebindings.rbac.authorization.k8s.io, " +
+					"poddisruptionbudgets.policy, priorityclasses.scheduling.k8s.io, " +
+					"mutatingwebhookconfigurations.admissionregistration.k8s.io, " +
+					"validatingwebhookconfigurations.admissionregistration.k8s.io, " +
+					"customresourcedefinitions.apiextensions.k8s.io]"}) ||
+				h.ByHand != 2 {
 				return fmt.Sprintf("the stage that hands over is %+v", h)
 			}
 			n := m.Stages[2]
