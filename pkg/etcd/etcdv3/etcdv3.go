@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -69,9 +68,6 @@ var (
 	_ etcd.Pager = (*Client)(nil)
 	_ etcd.Noter = (*Client)(nil)
 )
-
-// pageBytes is the largest response that is accepted, unless it is one value.
-const pageBytes = 16 << 20
 
 // Open prepares the client; nothing is sent before the first page is read.
 // Errors: bad endpoints; certificate files that cannot be read, or do not fit each other.
@@ -156,13 +152,14 @@ func (c *Client) Page(ctx context.Context, r etcd.Request) (etcd.Page, error) {
 	}
 	limitBytes := pageBytes
 	if r.LimitKeys == 1 {
-		limitBytes = math.MaxInt32
+		limitBytes = valueBytes
 	}
 	var response *pb.RangeResponse
 	began := time.Now()
 	err := c.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
 		var err error
-		response, err = pb.NewKVClient(m.ActiveConnection()).Range(ctx, request, grpc.MaxCallRecvMsgSize(limitBytes))
+		response, err = pb.NewKVClient(m.ActiveConnection()).Range(ctx, request, grpc.MaxCallRecvMsgSize(limitBytes),
+			limitFields(r.LimitKeys+fieldsBeside))
 		return response.GetHeader(), err
 	})
 	if err != nil {

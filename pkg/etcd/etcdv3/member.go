@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -45,7 +46,9 @@ func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
 	config := clientv3.Config{
 		Context: dialing, Endpoints: []string{m.endpoint}, Username: m.config.Username, Password: m.config.Password,
 		DialTimeout:        m.config.Timeout,
-		MaxCallSendMsgSize: math.MaxInt32, // the server limits requests
+		MaxCallSendMsgSize: valueBytes, // the server limits requests
+		MaxCallRecvMsgSize: valueBytes,
+		DialOptions:        []grpc.DialOption{grpc.WithDefaultCallOptions(limitFields(mostFields))},
 		// the second with another token; beyond that this package retries, so that it can say why
 		MaxUnaryRetries: 2,
 		Logger:          zap.NewNop(),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -231,7 +230,7 @@ func replaced(err error) error {
 func openWatch(ctx context.Context, cancel func(), client *clientv3.Client, timeout time.Duration,
 	request *pb.WatchCreateRequest) (pb.Watch_WatchClient, error) {
 	hanging := time.AfterFunc(timeout, cancel)
-	stream, err := pb.NewWatchClient(client.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	stream, err := pb.NewWatchClient(client.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(valueBytes))
 	if err == nil {
 		err = stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: request}})
 	}

@@ -31,7 +31,11 @@ type memberState struct {
 	members, others int    // of the cluster; those that are learners
 }
 
-const memberPatience = 10 * time.Second
+const (
+	memberPatience = 10 * time.Second
+	// statusBytes is the largest answer of a member about itself, or about the others.
+	statusBytes = 4 << 20
+)
 
 // askMembers asks each member of a store alone.
 func askMembers(ctx context.Context, s *plan.Store, ask func(context.Context, *clientv3.Client, *memberState)) (
@@ -45,7 +49,7 @@ func askMembers(ctx context.Context, s *plan.Store, ask func(context.Context, *c
 		state := &states[i]
 		state.endpoint = endpoint
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, TLS: secured, Logger: zap.NewNop(),
-			DialTimeout: memberPatience, MaxUnaryRetries: 1})
+			DialTimeout: memberPatience, MaxUnaryRetries: 1, MaxCallRecvMsgSize: statusBytes})
 		if err != nil {
 			state.err = err
 			continue
@@ -79,8 +83,9 @@ func (m *memberState) read(ctx context.Context, client *clientv3.Client, secured
 	}
 	m.lowers = m.DowngradeInfo.GetEnabled()
 	// What the members have agreed on is no part of the status.
-	asking := &http.Client{Timeout: memberPatience,
-		Transport: &http.Transport{TLSClientConfig: secured, DisableKeepAlives: true}}
+	asking := &http.Client{Timeout: memberPatience, CheckRedirect: noRedirect,
+		Transport: &http.Transport{TLSClientConfig: secured, DisableKeepAlives: true,
+			MaxResponseHeaderBytes: answerBytes}}
 	text, err := get(ctx, asking, m.endpoint+"/version")
 	var version struct{ Etcdserver, Etcdcluster string }
 	if err == nil {

@@ -141,7 +141,7 @@ func propose(ctx context.Context, m *transition.Members, entries int64) error {
 		return err
 	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: m.Store.Endpoints, TLS: secured, DialTimeout: memberPatience,
-		Logger: zap.NewNop()})
+		Logger: zap.NewNop(), MaxCallRecvMsgSize: statusBytes})
 	if err != nil {
 		return err
 	}

@@ -337,9 +337,7 @@ func ready(ctx context.Context, c *transition.Check) error {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config,
-		DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // health of another server is not that of this one
-	}}
+		DisableKeepAlives: true, MaxResponseHeaderBytes: answerBytes}, CheckRedirect: noRedirect}
 	base := strings.ToLower(p.Scheme) + "://" + address(p)
 	body, err := get(ctx, client, base+p.Path)
 	if err != nil {
@@ -367,6 +365,12 @@ func ready(ctx context.Context, c *transition.Check) error {
 	return nil
 }
 
+// answerBytes is what is read of an answer about health or a version.
+const answerBytes = 1 << 16
+
+// noRedirect: health of another server is not that of this one, and it gets no certificate.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -377,7 +381,7 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 		return nil, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	body, err := io.ReadAll(io.LimitReader(response.Body, answerBytes))
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", url, response.Status)
 	}

@@ -182,7 +182,8 @@ func NoKeys(ctx context.Context, c *transition.Check, warn func(store, reason st
 				return fmt.Errorf("store %s: %w", s.Name, err)
 			}
 			if len(page.Entries) > 0 {
-				found = append(found, fmt.Sprintf("store %s: %s", s.Name, page.Entries[0].Key))
+				found = append(found, fmt.Sprintf("store %s: %s", s.Name,
+					storage.Printable(string(page.Entries[0].Key))))
 			}
 		}
 	}
