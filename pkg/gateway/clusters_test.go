@@ -2,9 +2,15 @@ package gateway
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -311,6 +317,84 @@ func TestKubeconfigsOfFurtherClustersThatAreRefused(t *testing.T) {
 	for _, name := range []string{"legacy", "modern", "", "a/b", "a%2fb"} {
 		if _, err := newCluster(name, &rest.Config{Host: "https://127.0.0.1:1"}); err == nil {
 			t.Errorf("a cluster %q", name)
+		}
+	}
+}
+
+// TestHeadersOfAnswersAreBounded: a server whose answers have megabytes of headers costs the gateway no memory of them.
+func TestHeadersOfAnswersAreBounded(t *testing.T) {
+	x, far := withCluster(t)
+	const pods, name = "/api/v1/namespaces/a/pods", "X-Much"
+	for _, side := range []*fakeSide{far, x.modern} {
+		size := limitHeaderBytes / 2
+		side.page("GET "+pods, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(name, strings.Repeat("x", size))
+			io.WriteString(w, "{}")
+		})
+		path := pods
+		if side == far {
+			path = "/clusters/far" + pods
+		}
+		for _, query := range []string{"", "?watch=true"} {
+			if code, headers, text := x.ask("GET", path+query, ""); code != http.StatusOK ||
+				len(headers.Get(name)) != size {
+				t.Errorf("%s: %d %s, with %d bytes of headers", path+query, code, text, len(headers.Get(name)))
+			}
+			size = 2 * limitHeaderBytes
+			if code, headers, _ := x.ask("GET", path+query, ""); code < http.StatusInternalServerError ||
+				headers.Get(name) != "" {
+				t.Errorf("%s: %d, with %d bytes of headers", path+query, code, len(headers.Get(name)))
+			}
+			size = limitHeaderBytes / 2
+		}
+	}
+}
+
+// TestConnectionsLimitHeaders: those of HTTP/1.1 and HTTP/2 do, with certificates that are read again when their files
+// change, too.
+func TestConnectionsLimitHeaders(t *testing.T) {
+	for _, second := range []bool{false, true} {
+		size := 1000
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Much", strings.Repeat("x", size))
+		}))
+		server.EnableHTTP2 = second
+		server.StartTLS()
+		defer server.Close()
+		ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		files := rest.TLSClientConfig{CAData: ca, CertFile: filepath.Join(dir, "c"), KeyFile: filepath.Join(dir, "k")}
+		if err := errors.Join(os.WriteFile(files.CertFile, ca, 0o600), os.WriteFile(files.KeyFile,
+			pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range []rest.TLSClientConfig{{CAData: ca}, files} {
+			transport, err := rest.TransportFor(limitHeaders(&rest.Config{Host: server.URL, TLSClientConfig: of}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, want := range map[int]bool{1000: true, 2 * limitHeaderBytes: false} {
+				size = n
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := transport.RoundTrip(request)
+				if (err == nil) != want {
+					t.Errorf("HTTP/2 %v, %d bytes: %v", second, n, err)
+				}
+				if err != nil {
+					continue
+				}
+				response.Body.Close()
+				if (response.ProtoMajor == 2) != second {
+					t.Errorf("HTTP/%d, want HTTP/2: %v", response.ProtoMajor, second)
+				}
+			}
 		}
 	}
 }

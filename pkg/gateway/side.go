@@ -39,6 +39,9 @@ const (
 	idleConnections = 256
 	// limitOptionsBytes bounds the options of a deletion.
 	limitOptionsBytes = 1 << 20
+	// limitHeaderBytes bounds the headers of an answer: those of API servers have a few kilobytes, cookies of services
+	// behind their proxy more.
+	limitHeaderBytes = 256 << 10
 )
 
 // side is one API server, as the gateway forwards requests to it.
@@ -79,32 +82,56 @@ func sideOf(name pair.Side, own, config *rest.Config) (*side, error) {
 		return nil, fmt.Errorf("%s: want https: the gateway sends a credential", s.base.Redacted())
 	}
 	s.base.Path = strings.TrimSuffix(s.base.Path, "/")
-	if s.forward, err = rest.TransportFor(config); err != nil {
+	if s.forward, err = rest.TransportFor(limitHeaders(config)); err != nil {
 		return nil, err
 	}
 	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
 	s.upgrade = upgrading{config}
-	if s.streams, err = rest.TransportFor(keptOpen(config)); err != nil {
+	if s.streams, err = rest.TransportFor(limitHeaders(config)); err != nil {
 		return nil, err
 	}
 	s.forward = reading{s.streams, s.forward}
 	return s, nil
 }
 
-// keptOpen is the configuration for a transport that keeps idleConnections open.
-func keptOpen(config *rest.Config) *rest.Config {
+// limitHeaders is the configuration for a transport of its own, which keeps idleConnections open and reads no more of
+// the headers of an answer than limitHeaderBytes: they are held for each request, and sent on, and by default they are
+// 10 MiB.
+func limitHeaders(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	if config.Proxy == nil {
 		config.Proxy = http.ProxyFromEnvironment // a transport with one is shared with nobody
 	}
-	config.Wrap(func(transport http.RoundTripper) http.RoundTripper {
-		if t, ok := transport.(*http.Transport); ok {
-			t.MaxIdleConnsPerHost = idleConnections
+	config.Wrap(func(made http.RoundTripper) http.RoundTripper {
+		for of := made; ; {
+			if t, ok := of.(*http.Transport); ok {
+				return limited{limitedOf(t), made}
+			}
+			outer, ok := of.(utilnet.RoundTripperWrapper)
+			if !ok {
+				panic(fmt.Sprintf("gateway: internal error: a transport of type %T", of)) // not of a limit
+			}
+			of = outer.WrappedRoundTripper()
 		}
-		return transport
 	})
 	return config
+}
+
+// limited is a transport, and that from which it was made: it ends the renewal of certificates when it is collected.
+type limited struct {
+	http.RoundTripper
+	of http.RoundTripper
+}
+
+func limitedOf(t *http.Transport) *http.Transport {
+	c := t.Clone()
+	c.MaxIdleConnsPerHost, c.MaxResponseHeaderBytes = idleConnections, limitHeaderBytes
+	if len(c.TLSNextProto) > 0 { // net/http's own HTTP/2 takes the limit; these are those of the API machinery
+		c.TLSNextProto, c.ForceAttemptHTTP2 = nil, true
+		c.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
+	}
+	return c
 }
 
 // reading gives what a client reads a connection to itself while it lasts: it is copied at once, not in frames of
@@ -133,7 +160,7 @@ func (u upgrading) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: config, DisableKeepAlives: true,
-		DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second})
+		DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: limitHeaderBytes})
 	credential, err := rest.HTTPWrappersForConfig(u.config, transport)
 	if err != nil {
 		return nil, err
