@@ -172,3 +172,44 @@ func TestDefinitionsThatCannotBeReadAreADoubt(t *testing.T) {
 		}
 	}
 }
+
+// What is known of a side decides about the owners that an object had when it was learnt: one that it was given since
+// may be of a kind that a side serves since, and no watch has seen either of them.
+func TestOwnersThatAnObjectWasGivenSinceAreAskedAbout(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	now := time.Now()
+	clock := func() time.Time { return now }
+	c.now, c.absent.now, m.graph.now, c.settle = clock, clock, clock, settleTime
+	for _, catalogs := range c.catalogs {
+		catalogs.now = clock
+	}
+	hidden := true // the legacy side does not serve the kind yet
+	w.refuse = func(side pair.Side, r *http.Request) int {
+		return code(hidden && side == legacy && r.URL.Path == "/apis", withoutBoth)
+	}
+	w.drop(legacy, "customresourcedefinitions", "", "gadgets.both.test")
+	first, other := w.put(modern, "gadgets", "demo", "first"), w.put(modern, "gadgets", "demo", "other")
+	one, two := w.put("", "pods", "demo", "one", first), w.put("", "pods", "demo", "two", other)
+	w.see(t.Context(), m)
+	for _, owner := range []metav1.OwnerReference{first, other} {
+		m.graph.remove(owner.UID)
+		w.drop(modern, "gadgets", "demo", owner.Name)
+	}
+	now = now.Add(time.Hour)
+	if err := c.process(t.Context(), two.UID); err == nil {
+		t.Fatal("a kind that was just asked about has settled")
+	}
+	now = now.Add(settleTime)
+	if err := c.process(t.Context(), two.UID); err != nil || len(w.deletions) != 1 {
+		t.Fatalf("deleted %q, %v; want the one whose owner is gone", w.deletions, err)
+	}
+	hidden = false
+	w.define(legacy, "gadgets.both.test")
+	w.shared.objects["pods/demo/one"].Metadata.OwnerReferences = []metav1.OwnerReference{
+		w.put(legacy, "gadgets", "demo", "second")}
+	now = now.Add(time.Millisecond)
+	if err := c.process(t.Context(), one.UID); len(w.deletions) != 1 {
+		t.Errorf("deleted %q (%v), whose owner exists", w.deletions, err)
+	}
+}
