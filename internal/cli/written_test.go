@@ -37,11 +37,18 @@ var writers = map[string][]string{
 	"etcd move apply":   {"journal", "backup"},
 	"etcd move undo":    {"journal", "backup"},
 	"transition plan":   {"out"},
-	"transition apply":  {"journal"},
-	"transition undo":   {"journal"},
+	"transition apply":  {"journal", "snapshots", "lock"},
+	"transition undo":   {"journal", "snapshots", "lock"},
 	"transition status": {"journal"},
 
 	"transition acknowledge": {"journal"},
+
+	// The modes of what these write are compared where it is written: pkg/operator/agent, pkg/transition/local,
+	// pkg/witness/statedir.
+	"agent":                   {"state-dir", "snapshots", "lock"},
+	"transition agent":        {"lock"},
+	"controllers":             {"state-dir"},
+	"controllers acknowledge": {"state-dir"},
 }
 
 // TestWhatWritesFilesIsKnown finds every flag that names a file to write, by its name or its help.
@@ -49,7 +56,8 @@ func TestWhatWritesFilesIsKnown(t *testing.T) {
 	var walk func(cmd *cobra.Command, path string)
 	walk = func(cmd *cobra.Command, path string) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			names := slices.Contains([]string{"out", "fix", "journal", "backup", "data-dir"}, f.Name)
+			names := slices.Contains([]string{"out", "fix", "journal", "backup", "data-dir", "snapshots", "state-dir",
+				"lock"}, f.Name)
 			if names || strings.Contains(f.Usage, "to write") && !strings.Contains(f.Usage, "how") {
 				if !slices.Contains(writers[path], f.Name) {
 					t.Errorf("fusionctl %s --%s writes a file: it belongs into the list, and into the test of modes",

@@ -446,6 +446,21 @@ func TestWhatOthersChangeIsReportedOrPutBack(t *testing.T) {
 	if data, err := os.ReadFile(kept[0]); err != nil || string(data) != "by hand" {
 		t.Errorf("kept %q, %v", data, err)
 	}
+	files := 0
+	if err := filepath.WalkDir(filepath.Join(w.dir, "state", w.hosts[0]), func(name string, d os.DirEntry,
+		err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v; it is the agent's alone", name, info.Mode())
+		}
+		files++
+		return err
+	}); err != nil || files < 5 { // two directories, what was put back, what is remembered, the lock
+		t.Errorf("%d files and directories: %v", files, err)
+	}
 }
 
 // TestAFileOfAnotherIsNoStep: a host that is not as the transition begins stops it before anything changes, and it goes

@@ -200,6 +200,9 @@ func TestTheReportOfRoles(t *testing.T) {
 	if err := h.copyRoles(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+	if info, err := os.Stat(filepath.Join(h.Snapshots, ReportOfRoles)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the report has mode %v, %v; it says who may do what", info.Mode(), err)
+	}
 	text, err := os.ReadFile(filepath.Join(h.Snapshots, ReportOfRoles))
 	if err != nil {
 		t.Fatal(err)
