@@ -101,7 +101,7 @@ func sideOf(name pair.Side, own, config *rest.Config) (*side, error) {
 func limitHeaders(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	if config.Proxy == nil {
-		config.Proxy = http.ProxyFromEnvironment // a transport with one is shared with nobody
+		config.Proxy = http.ProxyFromEnvironment // a transport with one is not shared
 	}
 	config.Wrap(func(made http.RoundTripper) http.RoundTripper {
 		for of := made; ; {
@@ -135,7 +135,7 @@ func limitedOf(t *http.Transport) *http.Transport {
 }
 
 // reading gives what a client reads a connection to itself while it lasts: it is copied at once, not in frames of
-// 16 KiB, and waits for nobody else's. Watches share connections, so that two thousand are not as many. Writes do, too:
+// 16 KiB, and waits for no other one's. Watches share connections, so that two thousand are not as many. Writes do, too:
 // one that met an idle connection in the moment in which the server closed it could not be sent again as a read is.
 type reading struct{ reads, others http.RoundTripper }
 
