@@ -24,6 +24,10 @@ func Line(text string) string { return show(text, "") }
 // Text is the text with its lines and tabs.
 func Text(text string) string { return show(text, "\n\t") }
 
+// Block is the text of another machine as a part of ours: its lines after the first are indented, so that none of them
+// stands where one of ours would.
+func Block(text string) string { return strings.ReplaceAll(Text(text), "\n", "\n  ") }
+
 var markdown = func() *strings.Replacer {
 	pairs := []string{"&", "&amp;", "<", "&lt;"}
 	for _, c := range "\\`*_[]|~#>" {

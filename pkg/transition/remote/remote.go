@@ -307,10 +307,10 @@ func (a *Answer) Err() error {
 	if a.Error == "" {
 		return nil
 	}
-	e := &farError{text: visible.Text(a.Error)}
+	e := &farError{text: visible.Block(a.Error)}
 	switch {
 	case a.ByHand != "":
-		e.cause = &ByHandError{Text: visible.Text(a.ByHand)}
+		e.cause = &ByHandError{Text: visible.Block(a.ByHand)}
 	case a.Gone != nil:
 		shown(a.Gone.Keys)
 		e.cause = a.Gone
@@ -387,7 +387,7 @@ func (h *Hosts) agent(ctx context.Context, name string) (*agent, error) {
 	case err != nil:
 		return nil, err
 	case got.Error != "":
-		return nil, errors.Join(errors.New(visible.Text(got.Error)), connection.Close())
+		return nil, errors.Join(errors.New(visible.Block(got.Error)), connection.Close())
 	case got.Schema != Schema:
 		return nil, errors.Join(fmt.Errorf("the program there speaks %q, want %s", got.Schema, Schema),
 			connection.Close())

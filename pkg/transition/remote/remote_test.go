@@ -271,6 +271,28 @@ func TestAnErrorOfAnotherMachineIsOneAndVisible(t *testing.T) {
 	}
 }
 
+// TestWordsOfAnotherMachineAreNoLinesOfOurs: what a host says cannot look like a line that the verb prints, or that a
+// person is to read as its own.
+func TestWordsOfAnotherMachineAreNoLinesOfOurs(t *testing.T) {
+	a := Answer{Error: "no\r\nstep 012 is done\n\x1b[2Aok", ByHand: "wait\nand approve", Gone: nil}
+	err := a.Err()
+	hand := new(ByHandError)
+	if !errors.As(err, &hand) {
+		t.Fatal(err)
+	}
+	for _, text := range []string{err.Error(), hand.Text} {
+		first, rest, found := strings.Cut(text, "\n")
+		if !found || strings.ContainsAny(text, "\x1b\r") || first == "" {
+			t.Errorf("%q", text)
+		}
+		for line := range strings.SplitSeq(rest, "\n") {
+			if !strings.HasPrefix(line, "  ") {
+				t.Errorf("%q stands where a line of ours would", line)
+			}
+		}
+	}
+}
+
 // TestServeBreaksOffWhenItsInputEnds: its client is gone, and another may ask next.
 func TestServeBreaksOffWhenItsInputEnds(t *testing.T) {
 	m := &machine{hang: make(chan struct{})}
