@@ -353,16 +353,15 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 	if (req.legacy == "") != (req.modern == "") {
 		return usagef("--legacy-kubeconfig and --modern-kubeconfig: want both, or none for the facts")
 	}
-	p, err := loadPlan(streams, req.spec)
+	runtime, err := loadPair(streams, req.spec)
 	if err != nil {
 		return err
 	}
-	runtime := p.Runtime()
 	conversions, err := conversionsOf(req.rules)
 	if err != nil {
 		return err
 	}
-	head := routesHead{Schema: "fusionctl/gateway-routes/v1", Name: p.Name, Cluster: req.cluster, Source: "facts"}
+	head := routesHead{Schema: "fusionctl/gateway-routes/v1", Name: runtime.Name, Cluster: req.cluster, Source: "facts"}
 	var table *routes.Table
 	var incomplete error
 	if req.cluster == "" {

@@ -284,14 +284,23 @@ const keyLimitBytes = 1 << 20
 // planLimitBytes bounds the plans that are read: many times what one of the largest is.
 const planLimitBytes = 32 << 20
 
+// loadPair plans a spec whose API servers of both sides serve.
+func loadPair(streams Streams, file string) (*plan.Runtime, error) {
+	p, err := loadPlan(streams, file)
+	if err != nil {
+		return nil, err
+	}
+	if p.Legacy.Retired {
+		return nil, badInput(fmt.Errorf("%s: spec.legacy.retired: true: there is one API server, and nothing between two",
+			file), "clients are connected to the modern API server; fusionctl convert helps those of older versions")
+	}
+	return p.Runtime(), nil
+}
+
 // plannedPair reads a plan from its file, or makes it from a spec where there is no file.
 func plannedPair(streams Streams, specFile, planFile string) (*plan.Runtime, error) {
 	if planFile == "" {
-		p, err := loadPlan(streams, specFile)
-		if err != nil {
-			return nil, err
-		}
-		return p.Runtime(), nil
+		return loadPair(streams, specFile)
 	}
 	data, err := readInput(streams, planFile, planLimitBytes)
 	if err != nil {

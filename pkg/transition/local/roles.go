@@ -219,9 +219,28 @@ func notAllowed(p roles.Proof) (lines []string) {
 	return lines
 }
 
-// rolesEqual proves that nothing is to be copied, and that every subject may do there what it may do here.
+// rolesEqual proves that nothing is to be copied, and that every subject may do there what it may do here. Where roles
+// are to decide there from now on, a person sees which bindings come into force with them.
 func (h *Host) rolesEqual(ctx context.Context, r *transition.Roles) error {
-	return withRoles(ctx, r, func(s *roleStores) error { return s.equal(ctx) })
+	return withRoles(ctx, r, func(s *roleStores) error {
+		if err := s.equal(ctx); err != nil || s.Rules == "" {
+			return err
+		}
+		var names []string
+		for _, w := range roles.WakingOf(s.legacy, s.modern) {
+			then := make([]string, len(w.Then))
+			for i, c := range w.Then {
+				then[i] = c.String()
+			}
+			names = append(names, storage.Printable(w.Key+": "+prose.First(then, mostListed)))
+		}
+		if len(names) == 0 {
+			return nil
+		}
+		return h.ByHand(fmt.Sprintf("once roles decide at the modern API server, these bindings come into force, which "+
+			"clients have created there and nothing consults now. See that each may stay, or delete it:\n  %s",
+			strings.Join(names, "\n  ")))
+	})
 }
 
 func (s *roleStores) equal(ctx context.Context) error {

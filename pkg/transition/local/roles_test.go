@@ -219,6 +219,21 @@ func TestTheReportOfRoles(t *testing.T) {
 		fmt.Sprint(report.Waking[0].Then) != "[User mallory * *.* in demo]" {
 		t.Errorf("what comes into force with roles: %+v", report.Waking)
 	}
+	// before roles decide, a person sees it
+	said := ""
+	h.ByHand = func(text string) error {
+		said = text
+		return errors.New("a person looks")
+	}
+	if err := h.rolesEqual(t.Context(), r); err != nil || said != "" {
+		t.Errorf("while a policy decides: %v, %q", err, said)
+	}
+	decide := *r
+	decide.Rules = "\n"
+	if err := h.rolesEqual(t.Context(), &decide); err == nil || !strings.Contains(said, "rolebindings/demo/planted: "+
+		"User mallory") {
+		t.Errorf("before roles decide: %v, %q", err, said)
+	}
 }
 
 // TestWhatStandsAgainstCopiesOfRoles is named before anything is written.
