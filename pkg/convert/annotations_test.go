@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -140,6 +141,23 @@ func TestSpellNamesProfilesAsTheReleaseDoes(t *testing.T) {
 		said := pod.GetAnnotations()
 		if said[ofPod] != want || said[ofContainer] != want || changed != (minor < 11) || len(losses) > 0 {
 			t.Errorf("%s: annotations %v, changed %v, losses %v; want %s", minor, said, changed, losses, want)
+		}
+	}
+}
+
+// A field whose annotation would be refused stays, and is lost.
+func TestUnconfinedIsNotSpelledWhereItIsRefused(t *testing.T) {
+	c := newConverter(t)
+	for minor, lost := range map[kubever.Minor]bool{6: true, 8: true, 9: false, 29: false, 30: false} {
+		pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+			"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"containers": []any{map[string]any{
+				"name": "c", "securityContext": map[string]any{
+					"appArmorProfile": map[string]any{"type": "Unconfined"}}}}}}}
+		c.Spell(pod, minor)
+		losses := c.LossesIn(pod, minor)
+		annotation := pod.GetAnnotations()["container.apparmor.security.beta.kubernetes.io/c"]
+		if (len(losses) > 0) != lost || (annotation == "unconfined") != (!lost && minor < 30) {
+			t.Errorf("%s: annotation %q, losses %v; want lost: %t", minor, annotation, losses, lost)
 		}
 	}
 }

@@ -51,6 +51,16 @@ var valueDrops = []valueDrop{
 		},
 	},
 	{
+		typeName: "v1.ServiceSpec", field: "sessionAffinityConfig",
+		source: "SetDefaults_Service in pkg/api/v1/defaults.go@1.8.15 and pkg/apis/core/v1/defaults.go@1.36.3; run",
+		why: func(of map[string]any, minor kubever.Minor) string {
+			if affinity, _ := of["sessionAffinity"].(string); affinity == "" || affinity == "None" {
+				return minor.String() + " drops it: there is no session affinity"
+			}
+			return ""
+		},
+	},
+	{
 		typeName: "v1.SecurityContext", field: "procMount",
 		source: "pkg/api/pod/util.go@1.12.10,1.24.17,1.31.14",
 		why: func(of map[string]any, minor kubever.Minor) string {

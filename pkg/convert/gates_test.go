@@ -159,3 +159,28 @@ func TestFieldsDroppedForTheirValuesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// Servers that know the affinity of sessions drop its parameters from a Service that has none.
+func TestSessionAffinityConfigNeedsAffinity(t *testing.T) {
+	c := newConverter(t)
+	for _, test := range []struct {
+		affinity string
+		minor    kubever.Minor
+		lost     bool
+	}{
+		{"ClientIP", 36, false}, {"None", 36, true}, {"", 36, true}, {"None", 10, true}, {"ClientIP", 10, false},
+		{"ClientIP", 7, true}, // which does not know the field
+	} {
+		spec := map[string]any{"sessionAffinityConfig": map[string]any{
+			"clientIP": map[string]any{"timeoutSeconds": int64(60)}}}
+		if test.affinity != "" {
+			spec["sessionAffinity"] = test.affinity
+		}
+		service := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service",
+			"metadata": map[string]any{"name": "a"}, "spec": spec}}
+		losses := c.LossesIn(service, test.minor)
+		if lost := len(losses) == 1 && losses[0].Path == "spec.sessionAffinityConfig"; lost != test.lost {
+			t.Errorf("affinity %q in %s: %v; want lost: %t", test.affinity, test.minor, losses, test.lost)
+		}
+	}
+}

@@ -115,6 +115,8 @@ const (
 	BehaviourDNSSearchesFew
 	// BehaviourDNSSearchesStrict: kube-apiserver refuses search domains of pods that are no DNS subdomains.
 	BehaviourDNSSearchesStrict
+	// BehaviourEnvFromUnjudged: kube-apiserver does not validate envFrom of containers.
+	BehaviourEnvFromUnjudged
 	// BehaviourEnvNamesIdentifiers: kube-apiserver refuses names of environment variables that are no
 	// identifiers of C.
 	BehaviourEnvNamesIdentifiers
@@ -250,6 +252,7 @@ var behaviourNames = [...]string{
 	BehaviourMirrorPodsOwned:              "mirror-pods-owned",
 	BehaviourDNSSearchesFew:               "dns-searches-few",
 	BehaviourDNSSearchesStrict:            "dns-searches-strict",
+	BehaviourEnvFromUnjudged:              "env-from-unjudged",
 	BehaviourEnvNamesIdentifiers:          "env-names-identifiers",
 	BehaviourEnvNamesStrict:               "env-names-strict",
 	BehaviourFieldSubscriptsRefused:       "field-subscripts-refused",

@@ -351,7 +351,11 @@ func (a *acceptance) result(r stream.Result) error {
 	var got map[string]any
 	err := a.client.Call(a.t.Context(), http.MethodPost, path+query, r.Object.Object, &got)
 	if r.Refused != "" {
-		if a.refused++; err == nil && !strings.Contains(r.Refused, "may refuse") {
+		a.refused++
+		switch accepts := strings.Contains(r.Refused, " accepts it, "); {
+		case accepts && err != nil:
+			a.tell("%s as %s: called accepted, and refused: %v", r.From, r.To, err)
+		case !accepts && err == nil && !strings.Contains(r.Refused, "may refuse"):
 			a.tell("%s: called refused, and accepted: %s", r.From, r.Refused)
 		}
 		return nil

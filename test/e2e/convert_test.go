@@ -371,16 +371,27 @@ func typed(object *appsv1.Deployment) *appsv1.Deployment {
 	return object
 }
 
-// serviceAccount makes the account without which admission lets no pod in; the controller manager would.
+// serviceAccount makes the account without which admission lets no pod in, and the token that older releases want for
+// it; the controller manager would.
 func serviceAccount(t *testing.T, server *rig.APIServer) {
 	t.Helper()
-	account := map[string]any{"apiVersion": "v1", "kind": "ServiceAccount",
-		"metadata": map[string]any{"name": "default"}, "secrets": []any{map[string]any{"name": "token"}}}
-	if err := server.Client("somebody", "system:masters").Call(t.Context(), http.MethodPost,
-		"/api/v1/namespaces/default/serviceaccounts", account, nil); err != nil &&
-		rig.Code(err) != http.StatusConflict {
-		t.Fatal(err)
+	client := server.Client("somebody", "system:masters")
+	create := func(resource string, object map[string]any) {
+		err := client.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/default/"+resource, object, nil)
+		if err != nil && rig.Code(err) != http.StatusConflict {
+			t.Fatal(err)
+		}
 	}
+	create("serviceaccounts", map[string]any{"apiVersion": "v1", "kind": "ServiceAccount",
+		"metadata": map[string]any{"name": "default"}, "secrets": []any{map[string]any{"name": "token"}}})
+	var account struct{ Metadata struct{ UID string } }
+	must(t, client.Call(t.Context(), http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", nil,
+		&account))
+	create("secrets", map[string]any{"apiVersion": "v1", "kind": "Secret",
+		"type": "kubernetes.io/service-account-token", "data": map[string]any{"token": "eA=="},
+		"metadata": map[string]any{"name": "token", "annotations": map[string]any{
+			"kubernetes.io/service-account.name": "default",
+			"kubernetes.io/service-account.uid":  account.Metadata.UID}}})
 }
 
 // convertsAsTheServer reads what the controller made in every version that the server has of it, and holds each against

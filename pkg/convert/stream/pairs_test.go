@@ -75,8 +75,10 @@ func TestEveryPairOfMinors(t *testing.T) {
 					continue
 				}
 				_, lostSpelling := c.Spell(back, served[len(served)-1])
+				before := in.DeepCopy() // annotations as fields, where the kind's last server has them
+				_, lostBefore := c.Spell(before, served[len(served)-1])
 				named := places{}
-				for _, loss := range slices.Concat(out.losses, lostBack, lostSpelling) {
+				for _, loss := range slices.Concat(out.losses, lostBack, lostSpelling, lostBefore) {
 					named[loss.Path] = true
 					if _, inSchema, ok := strings.Cut(loss.Path, ".validation."); ok { // of all versions
 						named["spec.versions[0].schema."+inSchema] = true
@@ -88,7 +90,7 @@ func TestEveryPairOfMinors(t *testing.T) {
 				if version, _, _ := unstructured.NestedString(back.Object, "spec", "version"); version != "" {
 					named["spec.versions"] = kind.Kind == "CustomResourceDefinition" // it says the only one, too
 				}
-				for _, at := range named.missing(in.Object, back.Object, "") {
+				for _, at := range named.missing(before.Object, back.Object, "") {
 					tell("%s for %s: %s is not there any more on the way back, and not named", kind, to, at)
 				}
 			}

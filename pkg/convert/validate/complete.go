@@ -111,10 +111,12 @@ func (v *validation) problem(j judgement) error {
 	switch kind := v.out.GroupVersionKind(); {
 	case len(j.refused) > 0:
 		return &RefusedError{Kind: kind, Minor: v.minor, Errors: j.refused}
-	case len(j.created) > 0:
+	case len(j.created) > 0 && !slices.ContainsFunc(j.doubts, func(err *field.Error) bool {
+		return !ofPodsAlone(kind, v.minor, err)
+	}):
 		return &RefusedError{Kind: kind, Minor: v.minor, Errors: j.created, Accepted: true}
 	case len(j.doubts) > 0:
-		return &RefusedError{Kind: kind, Minor: v.minor, Errors: j.doubts, Doubtful: true}
+		return &RefusedError{Kind: kind, Minor: v.minor, Errors: unique(append(j.doubts, j.created...)), Doubtful: true}
 	}
 	return nil
 }
@@ -185,9 +187,11 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 	}
 	j := judgement{doubts: append(errs, doubts...)}
 	for _, err := range certain {
-		if ofPodsAlone(gvk, v.minor, err) {
+		switch {
+		case unjudged(gvk, v.minor, err):
+		case ofPodsAlone(gvk, v.minor, err):
 			j.created = append(j.created, err)
-		} else {
+		default:
 			j.refused = append(j.refused, err)
 		}
 	}

@@ -187,6 +187,14 @@ func stricterAnnotations(annotations map[string]any, minor kubever.Minor, at *fi
 	return errs
 }
 
+// unjudged reports whether an error is about a part of pods that servers of the minor do not validate.
+func unjudged(gvk schema.GroupVersionKind, minor kubever.Minor, err *field.Error) bool {
+	return podPlace(gvk) != nil && envFrom.MatchString(err.Field) &&
+		kubever.Behaves(kubever.BehaviourEnvFromUnjudged, minor)
+}
+
+var envFrom = regexp.MustCompile(`ontainers\[\d+\]\.envFrom\b`)
+
 // podPlace is where a kind of Kubernetes has the spec of a pod; nil for one that has none.
 func podPlace(kind schema.GroupVersionKind) []string {
 	switch kind.Kind {

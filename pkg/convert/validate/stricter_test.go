@@ -35,7 +35,7 @@ func TestWhatOldServersRefuse(t *testing.T) {
 		{"initContainers: [{name: d, image: i, env: [{name: 'a:b', value: x}]}], containers: [{name: c, image: i}]",
 			"initContainers[0].env[0].name", 6, 31},
 		{"containers: [{name: c, image: i, envFrom: [{prefix: 1a_, configMapRef: {name: a}}]}]",
-			"containers[0].envFrom[0].prefix", 6, 31},
+			"containers[0].envFrom[0].prefix", 7, 31},
 		{"dnsConfig: {searches: [" + many + "]}, containers: [{name: c, image: i}]", "dnsConfig.searches", 10, 25},
 		{"dnsConfig: {searches: [" + long + ", " + long + "]}, containers: [{name: c, image: i}]",
 			"dnsConfig.searches", 10, 25},
@@ -229,6 +229,7 @@ func TestPodsOfStatefulSetsThatAreRefused(t *testing.T) {
 		{"containers: []", 33, "1.33 accepts it, and refuses what is created of it: spec.template.spec.containers"},
 		{"containers: []", 34, "1.34 refuses it: spec.template.spec.containers"},
 		{"restartPolicy: Never, containers: [{name: c, image: i}]", 10, "1.10 may refuse it"},
+		{"restartPolicy: Never, " + labels, 6, "1.6 may refuse it, as 1.36 does: spec.template.spec.restartPolicy"},
 	} {
 		in := parse(t, fmt.Sprintf(set, test.spec))
 		to := c.StandingIn(in.GroupVersionKind(), test.minor).Target
