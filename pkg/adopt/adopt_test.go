@@ -205,8 +205,8 @@ func TestReadNamesWhatAnInstallerReads(t *testing.T) {
 		"kube-up":    {"kube-env", "SERVER_BINARY_TAR_URL: https://x\n", "kube-up"},
 		"kube-aws":   {"cluster.yaml", "clusterName: x\nhostedZoneId: y\n", "of kube-aws"},
 		"terraform":  {"main.tf", "module \"x\" {\n  a = 1\n}\n", "of Terraform"},
-		"a unit in terraform": {"cp.tf", "data \"x\" \"y\" {\n  content = <<EOF\n[Service]\n" +
-			"ExecStart=kube-apiserver --etcd-servers=a\nEOF\n}\n", "which computes what it writes; want /etc/kubernetes/manifests"},
+		"a unit in terraform": {"cp.tf", "data \"x\" \"y\" {\n  content = <<EOF\n" +
+			"[Service]\nExecStart=kube-apiserver --etcd-servers=a\nEOF\n}\n", "which computes what it writes; want /etc/kubernetes/manifests"},
 		"locals": {"locals.tf", "locals {\n  args = \"--etcd-servers=${var.a}\"\n}\n", "of Terraform"},
 		"nomad": {"k.nomad", "job \"k\" {\n  task \"kube-apiserver\" {\n    config {\n      args = " +
 			"[\"--etcd-servers=a\"]\n    }\n  }\n}\n", "nomad job inspect"},
@@ -285,8 +285,8 @@ func FuzzRead(f *testing.F) {
 	f.Add("kube-apiserver.conf", "start on x\nenv A=\"--v=2\"\nchdir /a\nscript\n. /etc/default/a\nexec "+
 		"kube-apiserver $A\nend script\n")
 	f.Add("pods.txt", "Name: a\nAnnotations: a: b\nContainers:\n  kube-apiserver:\n    Image: "+
-		"a/kube-apiserver:v1.9.1\n    Command:\n      sh\n      -c\n      kube-apiserver \\\n       --v=2\n    Mounts:\n      /a from b (ro)\n"+
-		"Volumes:\n  b:\n    Type: Secret (x)\n    SecretName: c\n")
+		"a/kube-apiserver:v1.9.1\n    Command:\n      sh\n      -c\n      kube-apiserver \\\n       --v=2\n"+
+		"    Mounts:\n      /a from b (ro)\nVolumes:\n  b:\n    Type: Secret (x)\n    SecretName: c\n")
 	f.Add("a.log", "FLAG: --etcd-servers=\"[a,b]\"\nFLAG: --a=\"\"\nFLAG: --v=\"2\"\nFLAG: --bind-address=\"1\"\n"+
 		"FLAG: --service-account-key-file=\"[a,b]\"\nVersion: v1.18.2\n")
 	f.Fuzz(func(t *testing.T, name, text string) {
