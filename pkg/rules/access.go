@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,7 +62,8 @@ func policyRules() []rule {
 			Why: "Service accounts of controllers and add-ons are in kube-system and have permission to " +
 				"everything. A subject with permission to write service accounts there can request a token of any of " +
 				"them; to write or read secrets there, create or read one; to create pods there, run as any of them. " +
-				"The token is also valid at the legacy API server, where the policy of the modern one does not apply.",
+				"The token is also valid at the legacy API server, where the policy of the modern one does not apply. " +
+				"The same holds of a namespace with an account to which spec.access gives more than that namespace.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{
 				Seen: "a secret token that the controller managers of 1.6.13, 1.10.13 and 1.15.12 created is " +
@@ -188,8 +190,36 @@ func oneUserForAll(p *plan.Plan) []finding.Finding {
 		Fix:     "remove the argument from extraArgs; the plan sets true"}}
 }
 
-// systemAccounts reports permissions that allow acting as an account of kube-system.
+// systemAccounts reports permissions that allow acting as an account of kube-system, or as one to which the spec gives
+// more than its namespace.
 func systemAccounts(p *plan.Plan) []finding.Finding {
+	found := accountsOf(p, metav1.NamespaceSystem, nil)
+	accounts := powerfulAccounts(p)
+	for _, namespace := range slices.Sorted(maps.Keys(accounts)) {
+		found = append(found, accountsOf(p, namespace, accounts[namespace])...)
+	}
+	return found
+}
+
+// powerfulAccounts are the service accounts that may write in other namespaces than theirs, by namespace.
+func powerfulAccounts(p *plan.Plan) map[string][]string {
+	accounts := map[string][]string{}
+	for _, g := range userGrants(p) {
+		for _, s := range g.Subjects {
+			elsewhere := slices.ContainsFunc(g.Namespaces, func(n string) bool { return n != s.Namespace })
+			name := s.Namespace + "/" + s.Name
+			if s.Kind == policy.KindServiceAccount && s.Namespace != metav1.NamespaceSystem && !g.ReadOnly && elsewhere &&
+				!slices.Contains(accounts[s.Namespace], name) {
+				accounts[s.Namespace] = append(accounts[s.Namespace], name)
+			}
+		}
+	}
+	return accounts
+}
+
+// accountsOf reports permissions that allow acting as an account of a namespace. Those for every namespace are reported
+// of kube-system alone, whose accounts are nil, for all are powerful.
+func accountsOf(p *plan.Plan, namespace string, accounts []string) []finding.Finding {
 	var found []finding.Finding
 	for _, by := range policy.Powers() {
 		row := rowOf(p, by)
@@ -199,25 +229,32 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 		}
 		var writers, readers []string
 		for _, g := range userGrants(p) {
+			who := slices.DeleteFunc(subjects(g), func(s string) bool {
+				return slices.Contains(accounts, strings.TrimPrefix(s, "serviceaccount "))
+			})
 			switch {
-			case !covers(g, row) || !slices.Contains(g.Namespaces, "*") &&
-				!slices.Contains(g.Namespaces, metav1.NamespaceSystem):
+			case !covers(g, row) || !slices.Contains(g.Namespaces, namespace) &&
+				!(accounts == nil && slices.Contains(g.Namespaces, "*")):
 			case !g.ReadOnly:
-				writers = append(writers, subjects(g)...)
+				writers = append(writers, who...)
 			case by.AccountRead != "":
-				readers = append(readers, subjects(g)...)
+				readers = append(readers, who...)
 			}
 		}
 		what, who := by.Account, writers
 		if len(who) == 0 {
 			what, who = by.AccountRead, readers
 		}
-		if len(who) > 0 {
-			found = append(found, finding.Finding{Subject: row.Name + " in " + metav1.NamespaceSystem,
-				Message: fmt.Sprintf("%s %s", names(who), what),
-				Fix: fmt.Sprintf("list the namespaces in which they may be used in spec.access, without %s and others "+
-					"with powerful service accounts", metav1.NamespaceSystem)})
+		if len(who) == 0 {
+			continue
 		}
+		if accounts != nil {
+			what += ", such as " + strings.Join(accounts, ", ") + ", to which spec.access gives more than this namespace"
+		}
+		found = append(found, finding.Finding{Subject: row.Name + " in " + namespace,
+			Message: fmt.Sprintf("%s %s", names(who), what),
+			Fix: fmt.Sprintf("list the namespaces in which they may be used in spec.access, without %s and others "+
+				"with powerful service accounts", namespace)})
 	}
 	return found
 }

@@ -136,15 +136,32 @@ func TestAccessToTheSystemsAccounts(t *testing.T) {
 		"reading pods":            {rule(`resources: [pods, serviceaccounts], readOnly: true`), ""},
 		"reading secrets":         {rule(`resources: [secrets], readOnly: true`), "secrets"},
 		"what tells nobody apart": {rule(`resources: [configmaps, services]`), ""},
+		"the namespace of an account that reaches others": {withAccount(`["*"]`, "mesh"),
+			"deployments in mesh secrets in mesh"},
+		"the namespace of one that reaches another": {withAccount(`[mesh, shop]`, "mesh"),
+			"deployments in mesh secrets in mesh"},
+		"the namespace of one that stays there": {withAccount(`[mesh]`, "mesh"), ""},
+		"another namespace":                     {withAccount(`["*"]`, "shop"), ""},
 	} {
 		var about []string
 		for _, f := range of(Check(plantest.Of(t, test.e.String())), "FUS224") {
 			about = append(about, strings.TrimSuffix(f.Subject, " in kube-system"))
+			if strings.HasSuffix(f.Subject, " in mesh") && !strings.Contains(f.Message, "such as mesh/pilot, ") {
+				t.Errorf("%s: %s: %s, want the account", name, f.Subject, f.Message)
+			}
 		}
 		if got := strings.Join(about, " "); got != test.subjects {
 			t.Errorf("%s: about %q, want %q", name, got, test.subjects)
 		}
 	}
+}
+
+// withAccount gives developers workloads and secrets of a namespace beside an account of mesh that writes services in
+// some.
+func withAccount(reaches, namespace string) example {
+	return example{access: `[{subjects: [{kind: ServiceAccount, namespace: mesh, name: pilot}], apiGroups: [""], ` +
+		`resources: [services], namespaces: ` + reaches + `}, {subjects: [{kind: Group, name: developers}], ` +
+		`apiGroups: ["", apps], resources: [secrets, deployments], namespaces: [` + namespace + `]}]`}
 }
 
 func TestReadsWithoutQuorum(t *testing.T) {
