@@ -28,7 +28,7 @@ var several = map[string]string{
 	"FUS065": "plans stores servers", "FUS070": "plans stores hosts", "FUS072": "plans stores",
 	"FUS088": "plans stores",
 	"FUS090": "plans stores", "FUS100": "plans stores", "FUS130": "plans stores", "FUS135": "plans servers",
-	"FUS152": "plans policies", "FUS153": "plans policies", "FUS166": "plans hosts",
+	"FUS152": "plans policies", "FUS153": "plans policies", "FUS166": "plans hosts", "FUS251": "plans servers",
 }
 
 func TestEveryRuleIsOneEnginesOrOpenlySeverals(t *testing.T) {

@@ -125,6 +125,7 @@ func (c *checker) check(ctx context.Context) {
 	c.overlaps.report(c)
 	c.judgeLocks()
 	c.judgeComponents(ctx)
+	c.judgeFrontProxies(ctx)
 	c.judgeOwners(ctx)
 }
 
