@@ -4,6 +4,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type Options struct {
 	Machine bool     // the machine itself is read too, not only files
 	Skip    []string // Parts to leave out
 	Runtime string   // the socket of the container runtime; "" to look for it
+	Proc    string   // where the kernel shows processes and sockets; "" for /proc
 }
 
 // fileBytes bounds what is read of one file.
@@ -84,8 +86,9 @@ func (r *reader) wants(part string) bool { return !slices.Contains(r.Skip, part)
 
 // machine reads what is no file.
 func (r *reader) machine(ctx context.Context, n *preflight.Needs) {
+	proc := cmp.Or(r.Proc, "/proc")
 	if r.wants(Ports) {
-		r.sockets("/proc")
+		r.sockets(proc)
 	}
 	if r.wants(Stores) {
 		r.stores(ctx, n)
@@ -93,7 +96,7 @@ func (r *reader) machine(ctx context.Context, n *preflight.Needs) {
 	if n.Target != render.StaticPod {
 		return // units start programs, and no kubelet starts anything of the plan
 	}
-	kubelet := r.findKubelet("/proc")
+	kubelet := r.findKubelet(proc)
 	if r.wants(Kubelet) {
 		r.kubelet(kubelet, n.Manifests)
 	}
