@@ -46,7 +46,7 @@ type Process struct {
 	unfilled string              // a word with a variable that nothing substitutes
 	broken   string              // why the arguments are not all there
 	asks     []asked             // what only the machine can tell
-	unseen   []spec.Mount        // volumes whose files are on no host and in no object, by name and path
+	unseen   []spec.Mount        // volumes whose files are on no host and in no object
 	// what others than the arguments tell
 	replicas   int      // of the object that it is started by
 	release    string   // the version that its log has

@@ -205,12 +205,14 @@ func TestReadNamesWhatAnInstallerReads(t *testing.T) {
 		"kube-up":    {"kube-env", "SERVER_BINARY_TAR_URL: https://x\n", "kube-up"},
 		"kube-aws":   {"cluster.yaml", "clusterName: x\nhostedZoneId: y\n", "of kube-aws"},
 		"terraform":  {"main.tf", "module \"x\" {\n  a = 1\n}\n", "of Terraform"},
-		"a unit in terraform": {"cp.tf", "data \"x\" \"y\" {\n  content = <<EOF\n" +
-			"[Service]\nExecStart=kube-apiserver --etcd-servers=a\nEOF\n}\n", "which computes what it writes; want /etc/kubernetes/manifests"},
+		"terraform's unit": {"cp.tf", "data \"x\" \"y\" {\n  content = <<EOF\n" +
+			"[Service]\nExecStart=kube-apiserver --etcd-servers=a\nEOF\n}\n",
+			"which computes what it writes; want /etc/kubernetes/manifests"},
 		"locals": {"locals.tf", "locals {\n  args = \"--etcd-servers=${var.a}\"\n}\n", "of Terraform"},
 		"nomad": {"k.nomad", "job \"k\" {\n  task \"kube-apiserver\" {\n    config {\n      args = " +
 			"[\"--etcd-servers=a\"]\n    }\n  }\n}\n", "nomad job inspect"},
-		"upstart":      {"kube-apiserver.conf", "start on runlevel [2]\nexec /opt/start-apiserver\n", "a job of upstart"},
+		"upstart": {"kube-apiserver.conf", "start on runlevel [2]\nexec /opt/start-apiserver\n",
+			"a job of upstart"},
 		"environment":  {"apiserver", "KUBE_ETCD=\"--etcd-servers=http://a:1\"\n", "the unit that reads it"},
 		"template":     {"a.yaml", "spec:\n  {{ range }}\n  - --etcd-servers={{ x }}\n", "that was not filled"},
 		"bad yaml":     {"a.yaml", "spec:\n - --etcd-servers=a\nx", "a.yaml: has the arguments of an API server and"},

@@ -589,17 +589,14 @@ func (w *writer) objects() {
 		if p == nil {
 			continue
 		}
-		for _, m := range p.unseen {
-			below := func(a spec.Arg) bool {
-				return kubever.HasPath(a.Name) && strings.HasPrefix(a.Value, m.MountPath+"/")
-			}
-			if !slices.ContainsFunc(w.args[kind], below) || slices.Contains(asked, m.MountPath) {
+		for _, m := range w.filled(p) {
+			if slices.Contains(asked, m.MountPath) {
 				continue
 			}
 			asked = append(asked, m.MountPath)
 			w.missing("spec.hostFiles", "%s, when the files that the arguments of %s name there are on every host "+
-				"with mode 0600: the legacy side has them in its volume %q, which is on no host", m.MountPath, kind,
-				m.Name)
+				"with mode 0600: the legacy side has them in its %s %q, which is on no host", m.MountPath, kind,
+				m.Volume, m.Name)
 		}
 	}
 	if len(asked) > 0 {
@@ -617,6 +614,19 @@ func (w *writer) number(name string) int {
 }
 
 // component is what the spec says of a component, nil when the files do not start it.
+// filled are the volumes on no host in which an argument of the component names files.
+func (w *writer) filled(p *Process) []spec.Mount {
+	var list []spec.Mount
+	for _, m := range p.unseen {
+		if slices.ContainsFunc(w.args[p.Component], func(a spec.Arg) bool {
+			return kubever.HasPath(a.Name) && strings.HasPrefix(a.Value, m.MountPath+"/")
+		}) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
 func (w *writer) component(name string) *spec.Component {
 	p := w.running.Process(name)
 	if p == nil {
@@ -625,7 +635,7 @@ func (w *writer) component(name string) *spec.Component {
 	c := &spec.Component{
 		Image:       p.Image,
 		ExtraArgs:   w.args[name],
-		ExtraMounts: p.Mounts,
+		ExtraMounts: append(slices.Clone(p.Mounts), w.filled(p)...),
 		ExtraEnv:    p.Env,
 		Kubeconfig:  w.value(name, "kubeconfig"),
 	}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/yamltext"
@@ -47,6 +49,7 @@ type podSpec struct {
 		ConfigMap *struct {
 			Name string `yaml:"name"`
 		} `yaml:"configMap"`
+		Others    map[string]any `yaml:",inline"`
 		Projected *struct {
 			Sources []struct {
 				Secret *struct {
@@ -244,6 +247,7 @@ func (r *reader) mounts(p *Process, pod *podSpec, c *container) {
 	for _, mount := range c.VolumeMounts {
 		m := spec.Mount{Name: mount.Name, ReadOnly: mount.ReadOnly}
 		var objects []string
+		kind := "volume" // of which the file says nothing
 		for _, volume := range pod.Volumes {
 			switch {
 			case volume.Name != mount.Name:
@@ -254,6 +258,7 @@ func (r *reader) mounts(p *Process, pod *podSpec, c *container) {
 			case volume.ConfigMap != nil:
 				m.ConfigMap = volume.ConfigMap.Name
 			case volume.Projected != nil:
+				kind = "projected"
 				for _, source := range volume.Projected.Sources {
 					switch {
 					case source.Secret != nil:
@@ -270,6 +275,10 @@ func (r *reader) mounts(p *Process, pod *podSpec, c *container) {
 				} else {
 					m.ConfigMap = strings.TrimPrefix(name, "ConfigMap ")
 				}
+			default:
+				for _, other := range slices.Sorted(maps.Keys(volume.Others)) {
+					kind = other
+				}
 			}
 		}
 		at := trimSlash(mount.MountPath)
@@ -278,9 +287,14 @@ func (r *reader) mounts(p *Process, pod *podSpec, c *container) {
 		}
 		switch object := cmp.Or(suffixed("Secret ", m.Secret), suffixed("ConfigMap ", m.ConfigMap)); {
 		case m.HostPath == "" && object == "":
-			r.note(place, "volume %q at %s is neither a path of the host nor an object of the cluster and is left out",
-				mount.Name, mount.MountPath)
-			p.unseen = append(p.unseen, spec.Mount{Name: mount.Name, MountPath: at})
+			r.note(place, "volume %q at %s is neither a path of the host nor an object of the cluster: what is "+
+				"in it is on no host", mount.Name, mount.MountPath)
+			for n := 2; taken[m.Name]; n++ {
+				m.Name = fmt.Sprintf("%s-%d", mount.Name, n)
+			}
+			taken[m.Name] = true
+			p.unseen = append(p.unseen, spec.Mount{Name: m.Name, MountPath: at, ReadOnly: mount.ReadOnly,
+				Volume: kind})
 			continue
 		case m.HostPath == "":
 			if len(objects) == 0 {

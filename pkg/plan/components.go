@@ -361,6 +361,9 @@ func label(file string) string {
 func mounts(c *Component, extra []spec.Mount, configs []Kubeconfig) []Mount {
 	var list []Mount
 	for _, m := range extra {
+		if m.Volume != "" {
+			continue // what fills it is not in the plan
+		}
 		mount := Mount{Name: m.Name, Path: m.HostPath, ReadOnly: m.ReadOnly, Directory: m.HostPath != "",
 			Unchecked: m.HostPath != "", Secret: m.Secret, ConfigMap: m.ConfigMap}
 		if m.At() != m.HostPath {

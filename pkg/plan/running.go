@@ -175,7 +175,7 @@ type Unprovided struct {
 	Component string `json:"component"`
 	Flag      string `json:"flag"`
 	File      string `json:"file"`
-	Object    string `json:"object,omitempty"` // the Secret or ConfigMap in which the legacy side has it
+	Object    string `json:"object,omitempty"` // in which the legacy side has it: a Secret, a ConfigMap, another volume
 }
 
 // unprovided looks at what is to be started beside a legacy side that runs already. Of one that does not, the spec is

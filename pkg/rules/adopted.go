@@ -191,8 +191,8 @@ func unprovidedFiles(p *plan.Plan) []finding.Finding {
 				u.File, u.Host),
 			Fix: fmt.Sprintf("put it on every host and say so: spec.hostFiles: [%s]", u.File)}
 		if u.Object != "" {
-			f.Message = fmt.Sprintf("the legacy side has the file in %s and not on its hosts, and a static pod cannot "+
-				"refer to that", u.Object)
+			f.Message = fmt.Sprintf("%s: the legacy side has the file in %s and not on its hosts, and a static pod "+
+				"cannot refer to that", u.File, u.Object)
 			f.Fix = fmt.Sprintf("copy the files of %s to %s on every host, with mode 0600, and say so: "+
 				"spec.hostFiles: [%s]", u.Object, path.Dir(u.File), path.Dir(u.File))
 		}

@@ -468,19 +468,22 @@ type Mount struct {
 	// them: a kubelet starts no static pod that refers to an object.
 	Secret    string `json:"secret,omitempty"`
 	ConfigMap string `json:"configMap,omitempty"`
+	// Volume is what another volume in place of a path of the host is, such as an emptyDir that a container of the pod
+	// fills: its files are on no host either.
+	Volume string `json:"volume,omitempty"`
 }
 
 // At is where the component sees the mount.
 func (m Mount) At() string { return cmp.Or(m.MountPath, m.HostPath) }
 
 // OnHost is where a file of the component lies on its host: a component sees what is mounted at another place. It is
-// false for a file of a Secret or a ConfigMap, which lies on no host.
+// false for a file of a Secret, a ConfigMap or another volume, which lies on no host.
 func (c *Component) OnHost(file string) (string, bool) {
 	m := c.mountOf(file)
 	switch {
 	case m == nil:
 		return file, true
-	case m.Secret != "" || m.ConfigMap != "":
+	case m.Secret != "" || m.ConfigMap != "" || m.Volume != "":
 		return file, false
 	}
 	return path.Join(m.HostPath, strings.TrimPrefix(file, strings.TrimSuffix(m.At(), "/"))), true
@@ -500,7 +503,7 @@ func (c *Component) mountOf(file string) *Mount {
 	return inner
 }
 
-// Object names the Secret or the ConfigMap in which a file of the component is, "" for a file of its host.
+// Object names the Secret, the ConfigMap or the volume in which a file of the component is, "" for a file of its host.
 func (c *Component) Object(file string) string {
 	switch m := c.mountOf(file); {
 	case m == nil:
@@ -509,6 +512,8 @@ func (c *Component) Object(file string) string {
 		return "Secret " + m.Secret
 	case m.ConfigMap != "":
 		return "ConfigMap " + m.ConfigMap
+	case m.Volume != "":
+		return m.Volume + " " + m.Name
 	}
 	return ""
 }

@@ -116,18 +116,24 @@ func (v *validator) component(at string, c *Component, s *Side) {
 
 // mount checks what a component sees of its host, or of the cluster.
 func (v *validator) mount(at string, m Mount, s *Side) {
-	if m.Secret == "" && m.ConfigMap == "" {
+	given := 0
+	for _, source := range []string{m.HostPath, m.Secret, m.ConfigMap, m.Volume} {
+		if source != "" {
+			given++
+		}
+	}
+	if m.Secret == "" && m.ConfigMap == "" && m.Volume == "" {
 		v.absolute(at+".hostPath", m.HostPath, true)
 		v.absolute(at+".mountPath", m.MountPath, false)
 		return
 	}
 	v.absolute(at+".mountPath", m.MountPath, true)
 	switch {
-	case m.HostPath != "" || m.Secret != "" && m.ConfigMap != "":
-		v.addf(at, "want one of hostPath, secret and configMap")
+	case given > 1:
+		v.addf(at, "want one of hostPath, secret, configMap and volume")
 	case !s.Existing:
-		v.addf(at, "%q: only a component that runs already may mount an object of the cluster; a kubelet starts no "+
-			"static pod that refers to one: want a hostPath", m.Name)
+		v.addf(at, "%q: only a component that runs already may mount what is on no host; a kubelet starts no static "+
+			"pod that refers to an object, and nothing fills another volume: want a hostPath", m.Name)
 	}
 }
 

@@ -67,6 +67,13 @@ func rows() map[string]row {
 	label := row{required: true, pattern: spec.LabelPattern}
 	minor := func(of string) string { return `int(self.` + of + `.version.find('^v?1[.][0-9]+').split('.')[1])` }
 	given := func(field string) string { return `(has(self.` + field + `) && self.` + field + ` != '')` }
+	one := func(fields ...string) string { // of these is given
+		var counts []string
+		for _, field := range fields {
+			counts = append(counts, `(`+given(field)+` ? 1 : 0)`)
+		}
+		return strings.Join(counts, ` + `) + ` == 1`
+	}
 	named := func(list, of string) string { return `self.` + list + `.exists(s, s.name == self.` + of + `)` }
 	existingArgs := func(component string) rule {
 		return rule{`(has(self.existing) && self.existing) || !has(self.` + component + `) || !has(self.` + component +
@@ -150,8 +157,8 @@ func rows() map[string]row {
 		"APIServer.port": port, "Controllers.port": port, "Admission.port": port,
 		"Admission.timeoutSeconds": {least: number(0), most: number(30)},
 		"Mount.name":               label,
-		"Mount": {rules: []rule{{given("hostPath") + ` != (` + given("secret") + ` != ` + given("configMap") + `)`,
-			"want one of hostPath, secret and configMap"}}},
+		"Mount": {rules: []rule{{one("hostPath", "secret", "configMap", "volume"),
+			"want one of hostPath, secret, configMap and volume"}}},
 
 		"Owning.resources": needed, "Owning.owner": needed,
 		"Access.subjects": {required: true, minItems: 1},
