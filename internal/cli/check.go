@@ -10,6 +10,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -137,11 +138,12 @@ func (r *checkRequest) validate(layoutGiven bool) error {
 }
 
 func runCheck(req checkRequest, streams Streams) error {
-	p, err := loadPlan(streams, req.file)
+	p, text, err := loadPlanAndText(streams, req.file, plan.OnHosts)
 	if err != nil {
 		return err
 	}
 	report := catalog.Check(p)
+	inSpec(report.Findings, req.file, text)
 	if err := printReport(streams.Out, req, report); err != nil {
 		return err
 	}

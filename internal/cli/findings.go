@@ -30,6 +30,9 @@ func printFindings(w io.Writer, report finding.Report) {
 			visible.Fprintf(w, "%sS\n", strings.ToUpper(f.Severity.String()))
 		}
 		visible.Fprintf(w, "  %s  %s: %s\n", f.Rule, f.Subject, f.Message)
+		if f.File != "" && f.Line > 0 {
+			visible.Fprintf(w, "          at: %s:%d\n", f.File, f.Line)
+		}
 		if f.Fix != "" {
 			visible.Fprintf(w, "          fix: %s\n", f.Fix)
 		}

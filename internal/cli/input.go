@@ -30,19 +30,25 @@ func loadPlan(streams Streams, file string) (*plan.Plan, error) {
 
 // loadPlanFor is loadPlan for a target.
 func loadPlanFor(streams Streams, file string, target plan.Target) (*plan.Plan, error) {
+	p, _, err := loadPlanAndText(streams, file, target)
+	return p, err
+}
+
+// loadPlanAndText is loadPlanFor that returns the text of the spec, too, for the lines of what follows from it.
+func loadPlanAndText(streams Streams, file string, target plan.Target) (*plan.Plan, []byte, error) {
 	data, err := readInput(streams, file, specLimitBytes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	f, err := spec.Load(file, data)
 	if err != nil {
-		return nil, badInput(err, "fusionctl init split prints a commented spec to compare with")
+		return nil, nil, badInput(err, "fusionctl init split prints a commented spec to compare with")
 	}
 	p, err := plan.New(f, target)
 	if err != nil {
-		return nil, badInput(err, "")
+		return nil, nil, badInput(err, "")
 	}
-	return p, nil
+	return p, data, nil
 }
 
 // readInput reads a whole file, or standard input for "-". A file that cannot be read is bad input.

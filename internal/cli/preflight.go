@@ -94,7 +94,7 @@ func runPreflight(ctx context.Context, req preflightRequest, streams Streams) er
 	if req.staged != "" && !filetree.IsDir(req.staged) {
 		return usagef("--staged=%s: is no directory", req.staged)
 	}
-	p, err := loadPlan(streams, req.file)
+	p, text, err := loadPlanAndText(streams, req.file, plan.OnHosts)
 	if err != nil {
 		return err
 	}
@@ -113,6 +113,7 @@ func runPreflight(ctx context.Context, req preflightRequest, streams Streams) er
 	document := preflightDocument{Schema: "fusionctl/preflight/v1", Hosts: []string{name}, Skipped: req.skip,
 		Incomplete: seen.Incomplete}
 	document.Report, _ = finding.Accept(preflight.Check(needs, seen, req.now), p.Accept)
+	inSpec(document.Findings, req.file, text)
 	return reportPreflight(document, req.file, "Preflight of "+name, req.output, req.failOn, streams)
 }
 

@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/preflight"
 	"github.com/kubefusion/fusionctl/pkg/preflight/host"
 	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // runRenderVerify judges the files of a tree: the root of one host, or a directory with one for each.
@@ -18,7 +20,7 @@ func runRenderVerify(ctx context.Context, req renderRequest, streams Streams) er
 	if !slices.Contains(hostTargets, req.target) {
 		return usagef("--verify: want --target %s: a cluster has no files", strings.Join(hostTargets, " or "))
 	}
-	p, err := loadPlan(streams, req.file)
+	p, text, err := loadPlanAndText(streams, req.file, plan.OnHosts)
 	if err != nil {
 		return err
 	}
@@ -27,6 +29,7 @@ func runRenderVerify(ctx context.Context, req renderRequest, streams Streams) er
 		return err
 	}
 	document := preflightDocument{Schema: "fusionctl/render-verify/v1"}
+	lines := spec.ParsePlaces(text)
 	var found []finding.Finding
 	for _, place := range places {
 		needs, err := preflight.New(p, place.Host, render.Target(req.target))
@@ -48,6 +51,9 @@ func runRenderVerify(ctx context.Context, req renderRequest, streams Streams) er
 			document.Incomplete = append(document.Incomplete, place.Host+": "+text)
 		}
 		for _, f := range preflight.Check(needs, seen, req.now) {
+			if line := lineOf(&f, lines); line > 0 { // the finding itself is of the file in the tree
+				f.Fix += fmt.Sprintf(" (%s:%d leads to it)", req.file, line)
+			}
 			f.File = filepath.Join(place.Directories[0], filepath.FromSlash(f.Subject))
 			if len(places) > 1 {
 				f.Subject = place.Host + ":" + f.Subject
