@@ -60,7 +60,8 @@ func (c *checker) judgeFrontProxy(ctx context.Context, through pair.Side, seen [
 		err = json.Unmarshal([]byte(text), &names)
 	}
 	if err != nil {
-		c.incomplete("configmaps: %s of the %s side: %v", title(metav1.NamespaceSystem, authenticationMap), through, err)
+		c.incomplete("configmaps: %s of the %s side: %v", title(metav1.NamespaceSystem, authenticationMap), through,
+			err)
 		return
 	}
 	if !has {
@@ -83,8 +84,8 @@ func (c *checker) judgeFrontProxy(ctx context.Context, through pair.Side, seen [
 		switch {
 		case len(names) == 0: // every name is admitted
 		case any:
-			report(string(side)+" any", finding.Error, "remove --requestheader-allowed-names of the other side, or give "+
-				"both the names of all front proxies", "admits %s alone, and the %s API server every name: aggregated "+
+			report(string(side)+" any", finding.Error, "remove --requestheader-allowed-names of the other side, or "+
+				"give both the names of all front proxies", "admits %s alone, and the %s API server every name: aggregated "+
 				"APIs that are reached under another are cut off", strings.Join(names, ", "), side)
 		case len(lacking) > 0:
 			report(string(side), finding.Error, again, "admits %s and not %s of the %s side: aggregated APIs that are "+
@@ -97,8 +98,8 @@ func (c *checker) judgeFrontProxy(ctx context.Context, through pair.Side, seen [
 		report("all", finding.Warning, "restart the API servers, and remove the key where it stays empty",
 			"admits every name, and both sides only some: any certificate of the CA may act as a user")
 	case restricted && len(extra) > 0:
-		report("more", finding.Warning, "take the name out of the config map where nothing uses it", "admits %s, which "+
-			"neither side has: a certificate of that name may act as a user", strings.Join(extra, ", "))
+		report("more", finding.Warning, "take the name out of the config map where nothing uses it", "admits %s, "+
+			"which neither side has: a certificate of that name may act as a user", strings.Join(extra, ", "))
 	}
 	c.judgeAuthority(published.Data[authorityKey], report)
 }
@@ -138,8 +139,8 @@ func (c *checker) judgeAuthority(text string, report func(key string, severity f
 		report("authority", finding.Error, "give both API servers a --requestheader-client-ca-file with certificates",
 			"%s holds no certificate: no front proxy is believed", authorityKey)
 	case c.now.After(last.NotAfter):
-		report("authority", finding.Error, "renew the CA of --requestheader-client-ca-file, and restart the API servers",
-			"every CA of front proxies has expired, the last one on %s: no front proxy is believed",
+		report("authority", finding.Error,
+			"renew the CA of --requestheader-client-ca-file, and restart the API servers", "every CA of front proxies has expired, the last one on %s: no front proxy is believed",
 			last.NotAfter.UTC().Format(time.DateTime))
 	}
 }

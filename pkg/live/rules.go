@@ -58,8 +58,8 @@ func Rules() []finding.Rule {
 			ID: "FUS251", Title: "Front proxies that extension API servers do not admit", Severity: bad,
 			Why: "Extension API servers believe a front proxy whose certificate has a name that the ConfigMap " +
 				"kube-system/extension-apiserver-authentication admits, and that the CA there has signed. Both API " +
-				"servers write it: up to 1.16 a server overwrites it at its start, since 1.17 servers add to it. What " +
-				"is published may be less, or more, than what both are told to admit.",
+				"servers write it: up to 1.16 a server overwrites it at its start, since 1.17 servers add to it. " +
+				"What is published may be less, or more, than what both are told to admit.",
 			Evidence: finding.Evidence{Read: "pkg/master/client_ca_hook.go of 1.6.13 to 1.16.15; " +
 				"clusterauthenticationtrust of 1.17.17 and 1.36.3"},
 		},

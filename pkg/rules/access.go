@@ -62,8 +62,9 @@ func policyRules() []rule {
 			Why: "Service accounts of controllers and add-ons are in kube-system and have permission to " +
 				"everything. A subject with permission to write service accounts there can request a token of any of " +
 				"them; to write or read secrets there, create or read one; to create pods there, run as any of them. " +
-				"The token is also valid at the legacy API server, where the policy of the modern one does not apply. " +
-				"The same holds of a namespace with an account to which spec.access gives more than that namespace.",
+				"The token is also valid at the legacy API server, where the policy of the modern one does not " +
+				"apply. The same holds of a namespace with an account to which spec.access gives more than that " +
+				"namespace.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{
 				Seen: "a secret token that the controller managers of 1.6.13, 1.10.13 and 1.15.12 created is " +
@@ -208,8 +209,8 @@ func powerfulAccounts(p *plan.Plan) map[string][]string {
 		for _, s := range g.Subjects {
 			elsewhere := slices.ContainsFunc(g.Namespaces, func(n string) bool { return n != s.Namespace })
 			name := s.Namespace + "/" + s.Name
-			if s.Kind == policy.KindServiceAccount && s.Namespace != metav1.NamespaceSystem && !g.ReadOnly && elsewhere &&
-				!slices.Contains(accounts[s.Namespace], name) {
+			if s.Kind == policy.KindServiceAccount && s.Namespace != metav1.NamespaceSystem && !g.ReadOnly &&
+				elsewhere && !slices.Contains(accounts[s.Namespace], name) {
 				accounts[s.Namespace] = append(accounts[s.Namespace], name)
 			}
 		}
@@ -249,7 +250,8 @@ func accountsOf(p *plan.Plan, namespace string, accounts []string) []finding.Fin
 			continue
 		}
 		if accounts != nil {
-			what += ", such as " + strings.Join(accounts, ", ") + ", to which spec.access gives more than this namespace"
+			what += fmt.Sprintf(", such as %s, to which spec.access gives more than this namespace",
+				strings.Join(accounts, ", "))
 		}
 		found = append(found, finding.Finding{Subject: row.Name + " in " + namespace,
 			Message: fmt.Sprintf("%s %s", names(who), what),
