@@ -85,8 +85,8 @@ func (c *checker) judgeFrontProxy(ctx context.Context, through pair.Side, seen [
 		case len(names) == 0: // every name is admitted
 		case any:
 			report(string(side)+" any", finding.Error, "remove --requestheader-allowed-names of the other side, or "+
-				"give both the names of all front proxies", "admits %s alone, and the %s API server every name: aggregated "+
-				"APIs that are reached under another are cut off", strings.Join(names, ", "), side)
+				"give both the names of all front proxies", "admits %s alone, and the %s API server every name: "+
+				"aggregated APIs that are reached under another are cut off", strings.Join(names, ", "), side)
 		case len(lacking) > 0:
 			report(string(side), finding.Error, again, "admits %s and not %s of the %s side: aggregated APIs that are "+
 				"reached under that name are cut off", strings.Join(names, ", "), strings.Join(lacking, ", "), side)
@@ -140,7 +140,8 @@ func (c *checker) judgeAuthority(text string, report func(key string, severity f
 			"%s holds no certificate: no front proxy is believed", authorityKey)
 	case c.now.After(last.NotAfter):
 		report("authority", finding.Error,
-			"renew the CA of --requestheader-client-ca-file, and restart the API servers", "every CA of front proxies has expired, the last one on %s: no front proxy is believed",
+			"renew the CA of --requestheader-client-ca-file, and restart the API servers",
+			"every CA of front proxies has expired, the last one on %s: no front proxy is believed",
 			last.NotAfter.UTC().Format(time.DateTime))
 	}
 }

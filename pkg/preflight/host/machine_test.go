@@ -109,7 +109,8 @@ func TestAMachineIsReadAndJudged(t *testing.T) {
 		{name: "an image that is not there", want: "FUS270", says: "does not start before",
 			images: func(all []string) []string { return all[1:] }},
 		{name: "static pods from elsewhere",
-			kubelet: []string{"/usr/bin/kubelet", "--pod-manifest-path=/etc/kubelet.d"}, want: "FUS271", says: "from /etc/kubelet.d"},
+			kubelet: []string{"/usr/bin/kubelet", "--pod-manifest-path=/etc/kubelet.d"}, want: "FUS271",
+			says: "from /etc/kubelet.d"},
 		{name: "no static pods", kubelet: []string{"/usr/bin/hyperkube", "kubelet", "--v=2"}, want: "FUS271",
 			says: "starts no static pods"},
 	} {
