@@ -12,7 +12,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -43,8 +42,12 @@ func (c *checker) judgeFrontProxies(ctx context.Context) {
 
 // judgeFrontProxy reads the config map through one side, for the sides that see it.
 func (c *checker) judgeFrontProxy(ctx context.Context, through pair.Side, seen []pair.Side) {
-	maps := discovery.Resource{GroupVersion: schema.GroupVersion{Version: "v1"}, Name: "configmaps", Namespaced: true}
-	body, err := c.servers[through].Read(ctx, maps.Object(metav1.NamespaceSystem, authenticationMap))
+	served := c.catalogs[through].Resources
+	at := slices.IndexFunc(served, func(r discovery.Resource) bool { return r.Group == "" && r.Name == "configmaps" })
+	if at < 0 {
+		return // what is not known of the catalog is reported with it
+	}
+	body, err := c.servers[through].Read(ctx, served[at].Object(metav1.NamespaceSystem, authenticationMap))
 	if errors.Is(err, discovery.ErrNotFound) {
 		return // no server publishes any
 	}
