@@ -44,7 +44,7 @@ func TestExamplesOfControlPlanesAreAdopted(t *testing.T) {
 			continue
 		}
 		draft, err := running.Draft(
-			adopt.Options{Layout: spec.LayoutSplit, Legacy: test.given, Modern: kubever.Version{Minor: kubever.Newest}})
+			adopt.Options{Layout: spec.LayoutSplit, Legacy: test.given, Modern: kubever.Version{Minor: kubever.Suggested}})
 		if err != nil {
 			t.Errorf("%s: %v", test.directory, err)
 			continue

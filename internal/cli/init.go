@@ -70,7 +70,7 @@ Exit codes: 0 written, 1 could not write, 2 bad usage, an unknown version, files
 	cmd.Flags().StringVar(&request.legacy, "legacy", "",
 		"version of the legacy side (default 1.6, with --from that of its image)")
 	cmd.Flags().StringVar(&request.modern, "modern", "",
-		"version of the modern side (default "+kubever.Newest.String()+" for split, 1.10 for shared)")
+		"version of the modern side (default "+kubever.Suggested.String()+" for split, 1.10 for shared)")
 	cmd.Flags().StringArrayVar(&request.from, "from", nil,
 		"directory with the manifests or units of a running legacy control plane, for each of its hosts")
 	cmd.Flags().StringVar(&request.name, "name", "", "with --from: name of the control plane (default: the files tell)")
@@ -247,5 +247,5 @@ func modernOf(request initRequest) string {
 	case request.layout == spec.LayoutShared && len(request.from) == 0:
 		return "1.10"
 	}
-	return kubever.Newest.String()
+	return kubever.Suggested.String()
 }

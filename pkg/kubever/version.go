@@ -18,6 +18,13 @@ const (
 	Newest Minor = 36
 )
 
+// Suggested is the minor of the modern side where nobody names one: the newest whose servers run with every change.
+const Suggested Minor = 36
+
+// Library is the minor of the k8s.io modules that fusionctl is built with: of their types, conversions and validation.
+// There can be facts about a newer one before the modules beside them (controller-runtime) are there for it.
+const Library Minor = 36
+
 // FactsOf is the day on which the tables were last held against the sources and the programs of the releases.
 const FactsOf = "2026-11-21"
 

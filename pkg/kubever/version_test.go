@@ -1,6 +1,8 @@
 package kubever
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -37,6 +39,21 @@ func TestParseRefusesAndNamesTheRange(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "1.6 to 1.36") {
 			t.Errorf("Parse(%q): %v, want an error that names 1.6 to 1.36", text, err)
 		}
+	}
+}
+
+func TestLibraryIsTheMinorOfTheModules(t *testing.T) {
+	data, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range []string{"k8s.io/api v0", "k8s.io/apimachinery v0", "k8s.io/kubernetes v1"} {
+		if want := fmt.Sprintf("\t%s.%d.", module, Library); !strings.Contains(string(data), want) {
+			t.Errorf("go.mod has no %q: Library is the minor of these modules", want)
+		}
+	}
+	if Library > Newest || Suggested > Newest {
+		t.Errorf("Library is %s and Suggested %s, newer than the facts", Library, Suggested)
 	}
 }
 

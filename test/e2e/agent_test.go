@@ -111,8 +111,8 @@ func TestAgentOnARealHost(t *testing.T) {
 		before := f.started()
 
 		m := managementOf(t, f.Rig)
-		m.StartControllerManager("management-manager", kubever.Newest,
-			f.ControllerManagerArgs(kubever.Newest, m.server)).WaitReady()
+		m.StartControllerManager("management-manager", kubever.Suggested,
+			f.ControllerManagerArgs(kubever.Suggested, m.server)).WaitReady()
 		m.ok(runFusionctl(t, 0, "operator", "manifests", "--image", "registry.example/fusionctl:1"), "apply",
 			"--server-side", "-f", "-")
 		m.ok("", "wait", "--for=condition=Established", "crd/fusedcontrolplanes.kubefusion.dev",

@@ -88,7 +88,7 @@ type gatewayed struct {
 }
 
 // kubectls are the clients that work through a gateway: of today, and of the oldest side with nodes that is tried.
-var kubectls = []kubever.Minor{kubever.Newest, 15}
+var kubectls = []kubever.Minor{kubever.Suggested, 15}
 
 // with is the same gateway for another kubectl, which reports to t.
 func (g *gatewayed) with(t *testing.T, kubectl kubever.Minor) *gatewayed {
@@ -100,7 +100,7 @@ func (g *gatewayed) with(t *testing.T, kubectl kubever.Minor) *gatewayed {
 func startGateway(t testing.TB, s rig.PairSpec) *gatewayed {
 	r := rig.New(t)
 	s.More = gatewayAccess + s.More
-	g := &gatewayed{Rig: r, Pair: r.StartPair(s), t: t, client: kubever.Newest}
+	g := &gatewayed{Rig: r, Pair: r.StartPair(s), t: t, client: kubever.Suggested}
 	g.admin = map[pair.Side]*rig.Client{pair.Legacy: g.Legacy.Client("admin", "system:masters"),
 		pair.Modern: g.Modern.Client("admin", "system:masters")}
 	for name, rules := range gatewayRules {

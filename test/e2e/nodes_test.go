@@ -162,7 +162,7 @@ type door struct {
 
 // door is a side's server, for kubectl of today.
 func (f *nodesPair) door(side pair.Side) door {
-	return door{f, "the " + string(side) + " server", f.kubeconfigs[side], kubever.Newest}
+	return door{f, "the " + string(side) + " server", f.kubeconfigs[side], kubever.Suggested}
 }
 
 func (d door) kubectl(ctx context.Context, input string, args ...string) (string, error) {

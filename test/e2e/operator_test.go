@@ -36,7 +36,7 @@ func startManagement(t *testing.T) *management { return managementOf(t, rig.New(
 // managementOf starts one in a rig that has other servers, too.
 func managementOf(t *testing.T, r *rig.Rig) *management {
 	t.Helper()
-	const newest = kubever.Newest
+	const newest = kubever.Suggested
 	args := append(r.APIServerArgs(newest, r.StartEtcd("management")), "--authorization-mode=RBAC")
 	m := &management{Rig: r, t: t, server: r.StartAPIServer("management", newest, args)}
 	m.server.WaitReady()
@@ -49,7 +49,7 @@ func managementOf(t *testing.T, r *rig.Rig) *management {
 // kubectl runs kubectl 1.36 as the administrator.
 func (m *management) kubectl(input string, args ...string) (string, error) {
 	m.t.Helper()
-	binary, err := rig.Binary("kubectl", kubever.Newest)
+	binary, err := rig.Binary("kubectl", kubever.Suggested)
 	must(m.t, err)
 	ctx, cancel := context.WithTimeout(m.t.Context(), 3*time.Minute)
 	defer cancel()

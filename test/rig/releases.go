@@ -18,6 +18,8 @@ type Release struct {
 	Minor    kubever.Minor
 	Version  kubever.Version // the patch release that its go.mod requires
 	Programs []string        // kube-apiserver ...
+	// OnRequest: make rig does not build it, and not every change is tested with it.
+	OnRequest bool
 }
 
 // Releases lists the folders kube-1.N of the rig, oldest first: those that `make rig` builds, whether it has or not,
@@ -66,6 +68,7 @@ func Releases() ([]Release, error) {
 		if err := yaml.Unmarshal(data, &build); err != nil {
 			return nil, fmt.Errorf("test/rig/%s/build.yaml: %w", name, err)
 		}
+		release.OnRequest = build.OnRequest
 		if build.OnRequest && slices.ContainsFunc(release.Programs, func(program string) bool {
 			_, err := Binary(program, release.Minor)
 			return err != nil

@@ -157,19 +157,28 @@ func TestReleasesAreTheFoldersOfTheRig(t *testing.T) {
 		return v
 	}
 	want := []Release{
-		{6, released(6), []string{"kube-apiserver", "kube-controller-manager"}},
-		{10, released(10), []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler",
-			"kubelet"}},
-		{15, released(15), []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler",
-			"kubectl", "kubelet"}},
-		{17, released(17), []string{"kubelet"}},
-		{36, released(36), []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler",
-			"kubectl", "kubelet"}},
+		{Minor: 6, Version: released(6), Programs: []string{"kube-apiserver", "kube-controller-manager"}},
+		{Minor: 10, Version: released(10), Programs: []string{"kube-apiserver", "kube-controller-manager",
+			"kube-proxy", "kube-scheduler", "kubelet"}},
+		{Minor: 15, Version: released(15), Programs: []string{"kube-apiserver", "kube-controller-manager",
+			"kube-proxy", "kube-scheduler", "kubectl", "kubelet"}},
+		{Minor: 17, Version: released(17), Programs: []string{"kubelet"}},
+		{Minor: 36, Version: released(36), Programs: []string{"kube-apiserver", "kube-controller-manager",
+			"kube-proxy", "kube-scheduler", "kubectl", "kubelet"}},
 	}
 	for _, release := range want { // others may be added
 		if !slices.ContainsFunc(releases, func(r Release) bool { return cmp.Equal(r, release) }) {
 			t.Errorf("Releases = %v, want %v among them", releases, release)
 		}
+	}
+	newest := kubever.Oldest // with every change
+	for _, release := range releases {
+		if !release.OnRequest && slices.Contains(release.Programs, kubever.APIServer) {
+			newest = release.Minor
+		}
+	}
+	if newest != kubever.Suggested {
+		t.Errorf("make rig builds %s at last, and kubever.Suggested is %s", newest, kubever.Suggested)
 	}
 }
 

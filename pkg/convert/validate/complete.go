@@ -28,7 +28,7 @@ type RefusedError struct {
 	Kind   schema.GroupVersionKind
 	Minor  kubever.Minor
 	Errors field.ErrorList
-	// Doubtful: 1.36 refuses it, the object as it was before too, and the minor is older: it may have been less strict.
+	// Doubtful: 1.36 refuses it, the object as it was before too, and the minor is another: it may be less strict.
 	Doubtful bool
 	// Accepted: the minor accepts the object, and refuses the pods or the claims that controllers create of it.
 	Accepted bool
@@ -43,7 +43,7 @@ func (e *RefusedError) Error() string {
 	case e.Accepted:
 		return fmt.Sprintf("%s accepts it, and refuses what is created of it: %s", e.Minor, strings.Join(lines, "; "))
 	case e.Doubtful:
-		return fmt.Sprintf("%s may refuse it, as %s does: %s", e.Minor, kubever.Newest, strings.Join(lines, "; "))
+		return fmt.Sprintf("%s may refuse it, as %s does: %s", e.Minor, kubever.Library, strings.Join(lines, "; "))
 	}
 	return fmt.Sprintf("%s refuses it: %s", e.Minor, strings.Join(lines, "; "))
 }
@@ -64,7 +64,7 @@ func shortened(text string) string {
 // schemas that apiextensions.k8s.io/v1 requires. Each such field is a Change; what is lost by it is a Loss. The
 // defaults are those that in and out differ in, nil when there are none to take.
 //
-// Versions that Kubernetes 1.36 serves are held to its validation. For older minors only that part of it counts that
+// Versions that Kubernetes 1.36 serves are held to its validation. For other minors only that part of it counts that
 // has always been: what is required, and what the version of in allows and that of out refuses. An object that is
 // accepted is decoded and validated once, one that is completed twice.
 // Errors: *RefusedError for what a server of the minor refuses still; *convert.ContentError.
@@ -104,7 +104,7 @@ func Complete(
 type judgement struct {
 	refused field.ErrorList // by the server of the minor
 	created field.ErrorList // by the server of the minor, of the pods that are created of it
-	doubts  field.ErrorList // by 1.36, of the object as it was, too: an older minor may take it
+	doubts  field.ErrorList // by 1.36, of the object as it was, too: another minor may take it
 }
 
 func (v *validation) problem(j judgement) error {
@@ -124,8 +124,8 @@ func (v *validation) problem(j judgement) error {
 // fully reports whether all of 1.36's validation holds for a version on servers of the minor: of the versions of
 // webhooks, of CRDs and of certificate requests that they have today it always did.
 func fully(gvk schema.GroupVersionKind, minor kubever.Minor) bool {
-	if minor == 0 || minor == kubever.Newest {
-		return kubever.ServesGVK(gvk, kubever.Newest)
+	if minor == 0 || minor == kubever.Library {
+		return kubever.ServesGVK(gvk, kubever.Library)
 	}
 	return gvk.Version == "v1" &&
 		(isDefinition(gvk) || gvk.Kind == "CertificateSigningRequest" ||
@@ -288,7 +288,7 @@ func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList,
 // equivalent judges an object in a version that 1.36 does not have any more by one that it serves.
 func (v *validation) equivalent(object *unstructured.Unstructured) (field.ErrorList, error) {
 	for _, kind := range v.converter.Equivalents(object.GroupVersionKind()) {
-		if !kubever.ServesGVK(kind, kubever.Newest) {
+		if !kubever.ServesGVK(kind, kubever.Library) {
 			continue
 		}
 		converted, _, err := v.converter.Convert(object, kind)

@@ -69,21 +69,21 @@ func TestKindsWithoutValidationToday(t *testing.T) {
 		{strings.Replace(tpr, "%s", "crumb.a.example", 1) + "versions: [{name: v1}, {name: v1}]",
 			"versions[1].name", 6},
 
-		{review + "SubjectAccessReview\nspec: {user: a, resourceAttributes: {verb: get}}", "", kubever.Newest},
-		{review + "SubjectAccessReview\nspec: {user: a}", "spec.resourceAttributes", kubever.Newest},
+		{review + "SubjectAccessReview\nspec: {user: a, resourceAttributes: {verb: get}}", "", kubever.Library},
+		{review + "SubjectAccessReview\nspec: {user: a}", "spec.resourceAttributes", kubever.Library},
 		{review + "SubjectAccessReview\nspec: {resourceAttributes: {verb: get}}", "spec.user", 15},
-		{review + "SelfSubjectAccessReview\nspec: {}", "spec.resourceAttributes", kubever.Newest},
+		{review + "SelfSubjectAccessReview\nspec: {}", "spec.resourceAttributes", kubever.Library},
 		{review + "LocalSubjectAccessReview\nmetadata: {namespace: a}\n" +
 			"spec: {user: a, resourceAttributes: {namespace: b}}",
-			"spec.resourceAttributes.namespace", kubever.Newest},
-		{review + "SelfSubjectRulesReview\nspec: {}", "spec.namespace", kubever.Newest},
-		{"apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {}", "spec.token", kubever.Newest},
+			"spec.resourceAttributes.namespace", kubever.Library},
+		{review + "SelfSubjectRulesReview\nspec: {}", "spec.namespace", kubever.Library},
+		{"apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {}", "spec.token", kubever.Library},
 		{"apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {}", "spec.token", 8},
 
 		{"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {clusterIP: x, ports: [{port: 1}]}",
 			"spec.clusterIP", 15},
 		{"apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {podCIDR: x}", "spec.podCIDR", 10},
-		{"apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {podCIDR: x}", "spec.podCIDRs[0]", kubever.Newest},
+		{"apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {podCIDR: x}", "spec.podCIDRs[0]", kubever.Library},
 		{definition + "scope: Elsewhere, version: v1}", "spec.scope", 10},
 		{definition + "version: v1}", "", 10},
 	} {
