@@ -95,6 +95,12 @@ const (
 	// BehaviourJSONShortEscapes: encoding/json of the Go release that it was built with writes a backspace and a
 	// form feed as \b and \f; older ones as \u0008 and \u000c.
 	BehaviourJSONShortEscapes
+	// BehaviourKMSGCMRead: kube-apiserver decrypts what a plugin of the first interface of KMS has the key of, whether
+	// that was encrypted by AES-GCM or by AES-CBC; older ones by AES-CBC alone.
+	BehaviourKMSGCMRead
+	// BehaviourKMSGCMWritten: kube-apiserver encrypts by AES-GCM with a plugin of the first interface of KMS; older
+	// ones by AES-CBC.
+	BehaviourKMSGCMWritten
 	// BehaviourKubeletLeaseHeartbeat: kubelets send heartbeats as Leases and update node status rarely.
 	BehaviourKubeletLeaseHeartbeat
 	// BehaviourKubeletRedirectsStreams: kubelets answer exec, attach and port-forward with a redirect to the container
@@ -244,6 +250,8 @@ var behaviourNames = [...]string{
 	BehaviourIssuerRequired:               "issuer-required",
 	BehaviourJobTrackingFinalizer:         "job-tracking-finalizer",
 	BehaviourJSONShortEscapes:             "json-short-escapes",
+	BehaviourKMSGCMRead:                   "kms-aes-gcm-read",
+	BehaviourKMSGCMWritten:                "kms-aes-gcm-written",
 	BehaviourKubeletLeaseHeartbeat:        "kubelet-lease-heartbeat",
 	BehaviourKubeletRedirectsStreams:      "kubelet-redirects-streams",
 	BehaviourKubeletWritesCSINodes:        "kubelet-writes-csinodes",

@@ -77,7 +77,20 @@ func (c *check) encryption() {
 	}
 	for _, side := range pair.Sides() {
 		writes, reads := read[side].keys("secrets"), read[side.Other()].keys("secrets")
-		if len(writes) > 0 && writes[0].provider != "identity" && !slices.Contains(reads, writes[0]) {
+		if len(writes) == 0 {
+			continue
+		}
+		writer, reader := c.Plan.Side(side).Version.Minor, c.Plan.Side(side.Other()).Version.Minor
+		switch {
+		case writes[0].provider == "identity":
+		case writes[0].provider == kmsV1 && kubever.Behaves(kubever.BehaviourKMSGCMWritten, writer) &&
+			!kubever.Behaves(kubever.BehaviourKMSGCMRead, reader):
+			c.report(finding.Finding{Rule: Undecryptable, Subject: "secrets", Key: string(side),
+				Message: fmt.Sprintf("the %s side encrypts with %s: %s uses AES-GCM, which %s does not decrypt; every "+
+					"list of secrets through the %s side fails then", side, writes[0], writer, reader, side.Other()),
+				Fix: fmt.Sprintf("encrypt with aescbc, aesgcm or secretbox; or put one of them before the plugin on "+
+					"the %s side, with its key on the %s side", side, side.Other())})
+		case !slices.Contains(reads, writes[0]):
 			c.report(finding.Finding{Rule: Undecryptable, Subject: "secrets", Key: string(side),
 				Message: fmt.Sprintf("the %s side encrypts with %s, which the configuration of the %s side does not "+
 					"have", side, writes[0], side.Other()),
@@ -122,13 +135,16 @@ func (c *check) readsEncryption(subject, file string, component *plan.Component,
 	}
 }
 
+// kmsV1 is a plugin of the first interface of KMS.
+const kmsV1 = "kms/v1"
+
 // named is the provider's name as the facts have it.
 func (p provider) named(name string) string {
 	switch {
 	case name != "kms":
 		return name
 	case p.APIVersion == "":
-		return "kms/v1"
+		return kmsV1
 	}
 	return "kms/" + p.APIVersion
 }

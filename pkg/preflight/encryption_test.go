@@ -30,6 +30,7 @@ func aes(name, secret string) string {
 func TestCheckReadsEncryptionConfigurations(t *testing.T) {
 	const identity, one, two = "{identity: {}}", "a2V5LW9uZQ==", "a2V5LXR3bw=="
 	v1, v2 := "{kms: {name: k, endpoint: unix:///kms}}", "{kms: {name: k, apiVersion: v2, endpoint: unix:///kms}}"
+	bothV1 := [2]string{oldForm + providers(v1), oldForm + providers(v1)}
 	same := oldForm + providers(aes("a", one), identity)
 	for _, test := range []struct {
 		name           string
@@ -51,9 +52,13 @@ func TestCheckReadsEncryptionConfigurations(t *testing.T) {
 			oldForm + providers(aes("b", two), aes("a", one))}, "", "", ""},
 		{"a rotation out of order", 15, [2]string{same, oldForm + providers(aes("b", two), aes("a", one))}, "",
 			"FUS070", "which the configuration of the legacy side does not have"},
-		{"KMS v1 without its gate", 15, [2]string{oldForm + providers(v1), oldForm + providers(v1)}, "", "FUS070",
+		{"KMS v1 without its gate", 15, bothV1, "", "FUS070 FUS070",
 			"while the feature gate KMSv1 is off"},
-		{"KMS v1", 15, [2]string{oldForm + providers(v1), oldForm + providers(v1)}, "KMSv1=true", "", ""},
+		{"KMS v1 that 1.24 reads", 24, bothV1, "KMSv1=true", "", ""},
+		{"KMS v1 that 1.23 does not read", 23, bothV1, "KMSv1=true", "FUS070",
+			"1.36 uses AES-GCM, which 1.23 does not decrypt"},
+		{"KMS v1 to read with", 15, [2]string{oldForm + providers(aes("a", one), v1),
+			oldForm + providers(aes("a", one), v1)}, "KMSv1=true", "", ""},
 		{"KMS v2", 15, [2]string{oldForm + providers(v2), oldForm + providers(v2)}, "", "FUS070",
 			"1.15 knows no provider kms/v2, and does not start"},
 		{"an unknown provider", 15, [2]string{same, oldForm + providers(aes("a", one), "{rot13: {}}")}, "", "FUS070",

@@ -117,10 +117,14 @@ func Rules() []finding.Rule {
 			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: kubever.Range{From: 7, To: kubever.Newest},
 			Why: "An API server does not start with a configuration of a kind, or with a provider, that its version " +
 				"does not know. Where one side encrypts with a key that the other does not have, every list of the " +
-				"resource through the other fails, or silently omits what is encrypted.",
+				"resource through the other fails, or silently omits what is encrypted. A KMS plugin of the first " +
+				"interface is no way to share: since 1.25 data keys are used with AES-GCM, which versions before " +
+				"1.24 do not decrypt.",
 			Evidence: finding.Evidence{
 				Seen: "1.15.12 and 1.36.3 read each other's secrets with aescbc, aesgcm and secretbox, while keys " +
-					"were rotated; 1.36.3 with KMS v2",
+					"were rotated; 1.36.3 with KMS v2; with KMS v1 1.36.3 reads what 1.15.12 has written, and one " +
+					"secret of 1.36.3 makes every list through 1.15.12 fail",
+				Damage:     []string{"TestKMSOfTheFirstVersion"},
 				Prevention: []string{"TestSecretsAreReadByBothSidesWhateverEncryptsThem"},
 				Read:       "encryptionconfig of apiserver 1.7.0 to 1.36.3",
 			},

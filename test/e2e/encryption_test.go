@@ -21,6 +21,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	kmsv1 "k8s.io/kms/apis/v1beta1"
 	kms "k8s.io/kms/apis/v2"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -36,7 +37,27 @@ type kmsPlugin struct {
 	current atomic.Int64
 }
 
-// startKMS serves a plugin until the test ends, and returns the address of its socket.
+// firstInterface is the same plugin by the interface of before 1.25: it seals keys, with which API servers encrypt.
+type firstInterface struct {
+	kmsv1.UnimplementedKeyManagementServiceServer
+	plugin *kmsPlugin
+}
+
+func (f firstInterface) Version(context.Context, *kmsv1.VersionRequest) (*kmsv1.VersionResponse, error) {
+	return &kmsv1.VersionResponse{Version: "v1beta1", RuntimeName: "test", RuntimeVersion: "1"}, nil
+}
+
+func (f firstInterface) Encrypt(_ context.Context, r *kmsv1.EncryptRequest) (*kmsv1.EncryptResponse, error) {
+	sealed, _ := f.plugin.seal(r.Plain)
+	return &kmsv1.EncryptResponse{Cipher: sealed}, nil
+}
+
+func (f firstInterface) Decrypt(_ context.Context, r *kmsv1.DecryptRequest) (*kmsv1.DecryptResponse, error) {
+	plain, err := f.plugin.open(r.Cipher)
+	return &kmsv1.DecryptResponse{Plain: plain}, err
+}
+
+// startKMS serves a plugin, by both interfaces, until the test ends, and returns the address of its socket.
 func startKMS(t *testing.T) (plugin *kmsPlugin, endpoint string) {
 	t.Helper()
 	plugin = &kmsPlugin{}
@@ -55,6 +76,7 @@ func startKMS(t *testing.T) (plugin *kmsPlugin, endpoint string) {
 	must(t, err)
 	server := grpc.NewServer()
 	kms.RegisterKeyManagementServiceServer(server, plugin)
+	kmsv1.RegisterKeyManagementServiceServer(server, firstInterface{plugin: plugin})
 	go func() { _ = server.Serve(listener) }() // until it is stopped
 	t.Cleanup(server.Stop)
 	return plugin, "unix://" + socket
@@ -103,6 +125,7 @@ func encryptionKeys(kmsEndpoint string) map[string]string {
 		secret := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte(name[:1]), 32))
 		keys[name] = fmt.Sprintf("{%s: {keys: [{name: key-of-%s, secret: %s}]}}", name, name, secret)
 	}
+	keys["kms-v1"] = fmt.Sprintf("{kms: {name: key-of-kms, endpoint: %q, cachesize: 100}}", kmsEndpoint)
 	keys["kms"] = fmt.Sprintf("{kms: {name: key-of-kms, endpoint: %q, apiVersion: v2}}", kmsEndpoint)
 	return keys
 }
@@ -252,4 +275,45 @@ func TestKMSOfTheSecondVersion(t *testing.T) {
 		t.Error("no API server was run with KMS v2")
 	}
 	storedWith(t, store, "/registry/secrets/default/", "k8s:enc:kms:v2:key-of-kms:")
+}
+
+// TestKMSOfTheFirstVersion: with one plugin and one key for both, the modern API server reads what the legacy one has
+// written, and not the other way: one secret that it writes makes every list of the legacy side fail.
+func TestKMSOfTheFirstVersion(t *testing.T) {
+	t.Parallel()
+	const legacy, modern = "1.15.12", "1.36.3"
+	r := rig.New(t)
+	_, endpoint := startKMS(t)
+	file := filepath.Join(r.Dir(), "encryption.yaml")
+	writeEncryption(t, file, encryptionKeys(endpoint), "kms-v1")
+	argument := "encryption-provider-config=" + file
+	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: modern, NoModernManager: true,
+		NoControllers: true, More: access, LegacyServerArgs: []string{argument},
+		ModernServerArgs: []string{argument, "feature-gates=KMSv1=true"}})
+	old, young := startBare(t, r, p)
+	const path = "/api/v1/namespaces/demo/secrets"
+	write := func(client *rig.Client, name string) {
+		t.Helper()
+		must(t, client.Call(t.Context(), http.MethodPost, path, object{"metadata": object{"name": name},
+			"data": object{"key": "dmFsdWU="}}, nil))
+	}
+	write(old, "of-legacy")
+	storedWith(t, p.Stores["core"], "/registry/secrets/demo/of-legacy", "k8s:enc:kms:v1:key-of-kms:")
+	var read struct{ Data map[string]string }
+	must(t, young.Call(t.Context(), http.MethodGet, path+"/of-legacy", nil, &read))
+	if read.Data["key"] != "dmFsdWU=" {
+		t.Errorf("%s reads %q of a secret that %s has encrypted", modern, read.Data, legacy)
+	}
+	must(t, old.Call(t.Context(), http.MethodGet, path, nil, nil))
+
+	write(young, "of-modern")
+	must(t, young.Call(t.Context(), http.MethodGet, path+"/of-modern", nil, nil))
+	if err := old.Call(t.Context(), http.MethodGet, path, nil, nil); rig.Code(err) !=
+		http.StatusInternalServerError {
+		t.Errorf("listing secrets through %s, one of which %s has encrypted: %v, want 500", legacy, modern, err)
+	}
+	must(t, young.Call(t.Context(), http.MethodDelete, path+"/of-modern", nil, nil))
+	must(t, old.Call(t.Context(), http.MethodGet, path, nil, nil))
+	seenDamage(t, spec.LayoutSplit, legacy, modern, "with a KMS plugin of the first interface one secret of the "+
+		"modern side makes every list of secrets through the legacy one answer 500")
 }
