@@ -210,17 +210,22 @@ func watching(t *testing.T, server *rig.APIServer, path string) <-chan string {
 	return events
 }
 
-// TestPairsOnEtcdReleases: the pairs that are run with every change work on three members of every etcd on request that
-// is built, with TLS and users. There is no time for them with every change.
+// TestPairsOnEtcdReleases: the pairs that are run with every change work on three members of every other etcd that is
+// built, with TLS and users. On those that are built with every change there is time for one pair, another with each
+// commit.
 func TestPairsOnEtcdReleases(t *testing.T) {
 	fixed, _ := possiblePairs(t)
 	t.Parallel()
-	onRequest := slices.DeleteFunc(etcdReleases(t), func(r rig.EtcdRelease) bool { return !r.OnRequest })
-	if len(onRequest) == 0 {
-		t.Skip("no etcd on request is built here: make rig-all builds them")
+	others := slices.DeleteFunc(etcdReleases(t), func(r rig.EtcdRelease) bool { return r.Everywhere })
+	if len(others) == 0 {
+		t.Error("no other etcd is built")
 	}
-	for _, etcd := range onRequest {
-		for _, s := range fixed {
+	for _, etcd := range others {
+		pairs := fixed
+		if !etcd.OnRequest && !*everyPair {
+			pairs = []rig.PairSpec{ofThisCommit(t, fixed, etcd.Version)}
+		}
+		for _, s := range pairs {
 			t.Run(fmt.Sprintf("%s %s %s+%s", etcd.Version, s.Layout, s.Legacy, s.Modern), func(t *testing.T) {
 				t.Parallel()
 				r := rig.New(t)

@@ -82,12 +82,18 @@ func pairsToProve(t *testing.T) []rig.PairSpec {
 		return append(fixed, others...)
 	}
 	if len(others) > 0 {
-		commit, _ := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output() // none: the first pair
-		sum := fnv.New32a()
-		sum.Write(commit)
-		fixed = append(fixed, others[int(sum.Sum32()%uint32(len(others)))])
+		fixed = append(fixed, ofThisCommit(t, others, ""))
 	}
 	return fixed
+}
+
+// ofThisCommit chooses one of the pairs, another with each commit and for each purpose.
+func ofThisCommit(t *testing.T, pairs []rig.PairSpec, purpose string) rig.PairSpec {
+	t.Helper()
+	commit, _ := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output() // none: always the same
+	sum := fnv.New32a()
+	sum.Write(append(commit, purpose...))
+	return pairs[int(sum.Sum32()%uint32(len(pairs)))]
 }
 
 // runOf is the run that a test of the pair would be: what it runs, today.

@@ -122,14 +122,16 @@ func (r *Rig) StartEtcdMembers(name string, members int, apart bool) *Etcd {
 type EtcdRelease struct {
 	Minor   kubever.EtcdMinor
 	Version string // 3.4.21
-	// OnRequest: it is of a folder etcd-3.N, and not the one that the rig runs everywhere.
+	// Everywhere: it is the one that the rig runs where no other is asked for.
+	Everywhere bool
+	// OnRequest: make rig does not build it, and not every change is tested with it.
 	OnRequest bool
 	program   string
 }
 
-// EtcdReleases lists the releases of etcd that are built, the oldest first: that of the folder etcd, and those on
-// request, of the folders etcd-3.N.
-// Errors: none is built; a program that does not say its version.
+// EtcdReleases lists the releases of etcd that are built, the oldest first: that of the folder etcd, and those of the
+// folders etcd-3.N.
+// Errors: none is built; a program that does not say its version; one without its folder.
 func EtcdReleases(ctx context.Context) ([]EtcdRelease, error) {
 	one, err := Program("etcd")
 	if err != nil {
@@ -145,7 +147,12 @@ func EtcdReleases(ctx context.Context) ([]EtcdRelease, error) {
 		if err != nil {
 			return nil, err
 		}
-		release.OnRequest = program != one
+		if release.Everywhere = program == one; !release.Everywhere {
+			folder := filepath.Join(filepath.Dir(filepath.Dir(program)), filepath.Base(program))
+			if release.OnRequest, err = onRequest(folder); err != nil {
+				return nil, err
+			}
+		}
 		releases = append(releases, release)
 	}
 	slices.SortFunc(releases, func(a, b EtcdRelease) int {

@@ -59,17 +59,10 @@ func Releases() ([]Release, error) {
 		if release.Version, err = kubever.Parse(string(required[1])); err != nil {
 			return nil, fmt.Errorf("test/rig/%s/go.mod: %w", name, err)
 		}
-		var build struct {
-			OnRequest bool `json:"onRequest"`
-		}
-		if data, err = os.ReadFile(filepath.Join(filepath.Dir(file), "build.yaml")); err != nil {
+		if release.OnRequest, err = onRequest(filepath.Dir(file)); err != nil {
 			return nil, err
 		}
-		if err := yaml.Unmarshal(data, &build); err != nil {
-			return nil, fmt.Errorf("test/rig/%s/build.yaml: %w", name, err)
-		}
-		release.OnRequest = build.OnRequest
-		if build.OnRequest && slices.ContainsFunc(release.Programs, func(program string) bool {
+		if release.OnRequest && slices.ContainsFunc(release.Programs, func(program string) bool {
 			_, err := Binary(program, release.Minor)
 			return err != nil
 		}) {
@@ -82,6 +75,22 @@ func Releases() ([]Release, error) {
 	}
 	slices.SortFunc(releases, func(a, b Release) int { return int(a.Minor) - int(b.Minor) })
 	return releases, nil
+}
+
+// onRequest reports whether the build.yaml of a folder says that only a request builds it.
+func onRequest(folder string) (bool, error) {
+	file := filepath.Join(folder, "build.yaml")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return false, err
+	}
+	var build struct {
+		OnRequest bool `json:"onRequest"`
+	}
+	if err := yaml.Unmarshal(data, &build); err != nil {
+		return false, fmt.Errorf("%s: %w", file, err)
+	}
+	return build.OnRequest, nil
 }
 
 var releaseLine = regexp.MustCompile(`(?m)^(?:require)?\s+k8s\.io/kubernetes (v\S+)`)
