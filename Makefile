@@ -69,6 +69,7 @@ rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver
 	$(GO) run ./test/rig/build
 	cd test/rig/etcd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/etcd go.etcd.io/etcd/server/v3
 	cd test/rig/etcd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/etcdctl go.etcd.io/etcd/etcdctl/v3
+	cd test/rig/sample-apiserver && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/sample-apiserver k8s.io/sample-apiserver
 	cd test/rig/helm && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/helm helm.sh/helm/v3/cmd/helm
 
 rig-all: ## the releases on request as well; tests of single releases, and pairs, then run them too
