@@ -112,7 +112,9 @@ func ownRules() []rule {
 				"keeps in another store are never scheduled and never run; the Deployments and Jobs that own them " +
 				"never complete.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "derived from the store of pods"},
+			Evidence: finding.Evidence{Seen: "with pods in two stores 1.15.12 answers 404 for a pod that was created " +
+				"through 1.36.3, and its scheduler places none",
+				Damage: []string{"TestControllersThatDoNotSeeTheOtherSide"}, Read: "derived from the store of pods"},
 			Bad: example{more: "owners: [{resources: [pods], owner: split}]",
 				access: toDevelopers("pods")}.String(),
 			Good: example{access: toDevelopers("pods")}.String(),

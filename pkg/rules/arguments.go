@@ -86,9 +86,13 @@ func argumentRules() []rule {
 			Why: "Up to 1.12 an API server can be configured to use the version 2 API of etcd, whose keys are " +
 				"separate from those of version 3: the modern side sees none of them.",
 			Legacy: kubever.Range{From: 6, To: 12}, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "storage backend options of every minor"},
-			Bad:      example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd2")}.String(),
-			Good:     example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd3")}.String(),
+			Evidence: finding.Evidence{
+				Seen: "1.10.13 with etcd2 on etcd 3.4: its config maps have no keys by version 3, and 1.15.12 answers " +
+					"404",
+				Damage: []string{"TestEtcd2HidesTheLegacySide"},
+				Read:   "storage backend options of every minor"},
+			Bad:  example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd2")}.String(),
+			Good: example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd3")}.String(),
 		}, func(p *plan.Plan) []finding.Finding {
 			if value, _ := sideArg(p, pair.Legacy, kubever.APIServer, "storage-backend"); value != "etcd2" {
 				return nil

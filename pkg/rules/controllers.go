@@ -61,7 +61,10 @@ func controllerRules() []rule {
 			reader{[]string{"persistentvolume-attach-detach-controller"}, []string{"minions"},
 				[]string{"pods", "persistentvolumeclaims", "persistentvolumes"},
 				"detaches volumes that running pods use"},
-			finding.Evidence{Read: "pkg/controller/volume/attachdetach/reconciler of 1.6.13 and 1.36.3"},
+			finding.Evidence{Seen: "with pods in two stores 1.36.3 detached the volume of a pod of 1.15.12, which no " +
+				"kubelet had reported as mounted, within a second of its start",
+				Damage: []string{"TestControllersThatDoNotSeeTheOtherSide"},
+				Read:   "pkg/controller/volume/attachdetach/reconciler of 1.6.13 and 1.36.3"},
 			example{modernManager: run("persistentvolume-attach-detach-controller"),
 				more: `owners: [{resources: [pods], owner: split}]`}, example{}),
 		splitReader("FUS083", "The endpoints controller deletes endpoints of services that it cannot see",
@@ -78,11 +81,16 @@ func controllerRules() []rule {
 		heartbeats(splitReader("FUS084", "The node controller marks nodes as unknown whose heartbeats it cannot see",
 			"Since 1.14 kubelets renew a lease as their heartbeat and update the node status only every few minutes. "+
 				"A node controller that does not see the leases, or is older than 1.13 and does not read them, marks "+
-				"every node as unknown and evicts its pods.",
+				"every node as unknown. It evicts their pods as long as it takes some node for ready: each is for a "+
+				"moment, when its kubelet writes the status.",
 			reader{[]string{"node-lifecycle-controller", "node-controller"}, []string{"minions", "pods"},
 				[]string{"leases", "minions", "pods"}, "marks every node as unknown and evicts its pods"},
-			finding.Evidence{Read: "pkg/controller/nodelifecycle of 1.12.10, 1.13.0 and 1.36.3; kubelet defaults.go " +
-				"of every minor"},
+			finding.Evidence{Seen: "with leases in two stores 1.36.3 marked a node as unknown after 50 s whose lease " +
+				"was renewed through 1.15.12, and beside a node with a fresh status had its pods evicted; of a " +
+				"single node it evicted none",
+				Damage: []string{"TestControllersThatDoNotSeeTheOtherSide"},
+				Read: "pkg/controller/nodelifecycle of 1.12.10, 1.13.0 and 1.36.3; kubelet defaults.go of every " +
+					"minor"},
 			example{modernManager: run("node-lifecycle-controller"),
 				more: `owners: [{resources: [leases.coordination.k8s.io], owner: split}]`}, example{})),
 		{finding.Rule{
@@ -137,8 +145,11 @@ func controllerRules() []rule {
 				"and deleted after another.",
 			Legacy: kubever.Range{From: 6, To: 26}, Modern: kubever.Range{From: 28, To: kubever.Newest},
 			Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "legacy_serviceaccount_token_cleaner.go and " +
-				"pkg/serviceaccount/legacy.go of 1.36.3"},
+			Evidence: finding.Evidence{
+				Seen: "1.36.3 marked the token of an account of 1.15.12 as invalid, and refused it from then on; " +
+					"1.15.12 accepts it",
+				Damage: []string{"TestControllersThatDoNotSeeTheOtherSide"},
+				Read:   "legacy_serviceaccount_token_cleaner.go and pkg/serviceaccount/legacy.go of 1.36.3"},
 			Bad:  example{modernManager: run("legacy-serviceaccount-token-cleaner-controller")}.String(),
 			Good: example{}.String(),
 		}, func(p *plan.Plan) []finding.Finding {

@@ -21,7 +21,11 @@ func identityRules() []rule {
 			Why: "Two controller managers with one lock are replicas of each other: only one of them leads, and " +
 				"which one may change with every restart. The controllers of the other side do not run.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "leaderelection.go and resourcelock of client-go 1.6 to 1.36"},
+			Evidence: finding.Evidence{
+				Seen: "1.15.12 and 1.36.3 with one lease: no Deployment of 1.36.3 gets pods, and after a restart of " +
+					"the manager of 1.15.12 none of 1.15.12 does",
+				Damage: []string{"TestManagersThatShareALock"},
+				Read:   "leaderelection.go and resourcelock of client-go 1.6 to 1.36"},
 			Bad: example{legacy: "1.20.15",
 				modernManager: args("leader-elect-resource-name=kube-controller-manager")}.String(),
 			Good: example{legacy: "1.20.15"}.String(),
@@ -136,12 +140,14 @@ func identityRules() []rule {
 		}, noToken},
 		{finding.Rule{
 			ID: "FUS165", Title: "No controller writes EndpointSlices in the modern side's store",
-			Why: "Meshes and gateways read EndpointSlices. Only an endpointslice controller creates them; without " +
-				"one the modern API server has none, and such clients see services without endpoints.",
+			Why: "Meshes and gateways read EndpointSlices, and so does an API server of 1.37 for the proxy " +
+				"subresource of services. Only an endpointslice controller creates them; without one the modern " +
+				"API server has none, and such clients see services without endpoints.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 16, To: kubever.Newest}, Severity: finding.Warning,
-			Evidence: finding.Evidence{Read: "pkg/controller/endpointslice of 1.16 to 1.36"},
-			Bad:      example{modernManager: "-", access: toSliceReaders}.String(),
-			Good:     example{access: toSliceReaders}.String(),
+			Evidence: finding.Evidence{Read: "pkg/controller/endpointslice of 1.16 to 1.36; " +
+				"registry/core/service/storage of 1.36.3 and 1.37.2"},
+			Bad:  example{modernManager: "-", access: toSliceReaders}.String(),
+			Good: example{access: toSliceReaders}.String(),
 		}, noSlices},
 	}
 }

@@ -71,7 +71,11 @@ func storedRules() []rule {
 				"(apps and extensions), but its watch ends with an error at every such write: informers reconnect " +
 				"for ever and miss events in between.",
 			Legacy: kubever.Range{From: 6, To: 13}, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "storage_codec.go of every minor from 1.6 to 1.15; kubernetes#73478"},
+			Evidence: finding.Evidence{
+				Seen: "1.10.13 lists pod security policies that 1.15.12 has created; its watch of them ends with an " +
+					"error at each",
+				Damage: []string{"TestWatchEndsAtACohabitingGroup"},
+				Read:   "storage_codec.go of every minor from 1.6 to 1.15; kubernetes#73478"},
 			Bad: example{legacy: "1.9.11", modern: "1.10.13",
 				more: `owners: [{resources: [networkpolicies.networking.k8s.io, deployments.apps], owner: shared}]`}.String(),
 			Good: example{legacy: "1.9.11", modern: "1.10.13"}.String(),
