@@ -44,7 +44,8 @@ func TestExamplesOfControlPlanesAreAdopted(t *testing.T) {
 			continue
 		}
 		draft, err := running.Draft(
-			adopt.Options{Layout: spec.LayoutSplit, Legacy: test.given, Modern: kubever.Version{Minor: kubever.Suggested}})
+			adopt.Options{Layout: spec.LayoutSplit, Legacy: test.given,
+				Modern: kubever.Version{Minor: kubever.Suggested}})
 		if err != nil {
 			t.Errorf("%s: %v", test.directory, err)
 			continue

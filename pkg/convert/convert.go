@@ -100,7 +100,7 @@ func New() (*Converter, error) {
 	for _, kinds := range c.spokes {
 		slices.SortFunc(kinds, preferred)
 	}
-	for _, edge := range removed {
+	for _, edge := range slices.Concat(removed, newer) {
 		c.Register(edge.from, edge.to, edge.up)
 		c.Register(edge.to, edge.from, edge.down)
 	}
@@ -313,8 +313,7 @@ func (c *Converter) Supports(from, to schema.GroupVersionKind) error {
 func (c *Converter) Knows(gvk schema.GroupVersionKind) bool {
 	_, native := c.hubs[gvk]
 	_, registered := c.edges[gvk]
-	_, impossible := alone[gvk]
-	return native || registered || impossible
+	return native || registered || alone[gvk] != "" || newAlone[gvk] != ""
 }
 
 // ItemOf is the kind of the items of a list of a kind that this converter knows; false for a kind that is none.

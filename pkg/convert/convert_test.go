@@ -102,7 +102,7 @@ func TestEveryKind(t *testing.T) {
 			_, err := c.route(from, to)
 			var unsupported *UnsupportedError
 			if err != nil && (!errors.As(err, &unsupported) || alone[from] == "" && alone[to] == "" &&
-				deadEnds[from] == "" && deadEnds[to] == "") {
+				newAlone[from] == "" && newAlone[to] == "" && deadEnds[from] == "" && deadEnds[to] == "") {
 				t.Errorf("%v", err)
 			}
 		}

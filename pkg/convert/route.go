@@ -384,7 +384,7 @@ func follow(steps []step, object map[string]any) (map[string]any, error) {
 
 // reason says why no conversion leads from one kind to the other.
 func (c *Converter) reason(from, to schema.GroupVersionKind) string {
-	for _, reasons := range []map[schema.GroupVersionKind]string{alone, deadEnds} {
+	for _, reasons := range []map[schema.GroupVersionKind]string{alone, newAlone, deadEnds} {
 		for _, end := range []schema.GroupVersionKind{from, to} {
 			if why, ok := reasons[end]; ok {
 				return why

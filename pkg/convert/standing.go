@@ -71,6 +71,8 @@ func (c *Converter) standingIn(gvk schema.GroupVersionKind, minor kubever.Minor)
 	switch {
 	case alone[gvk] != "":
 		s.Reason = alone[gvk]
+	case newAlone[gvk] != "":
+		s.Reason = newAlone[gvk]
 	case deadEnds[gvk] != "":
 		s.Reason = deadEnds[gvk]
 	case s.Known:

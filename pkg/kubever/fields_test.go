@@ -13,11 +13,11 @@ func TestEveryKindHasItsFields(t *testing.T) {
 	undescribed := map[string]Ranges{
 		"batch.v2alpha1.ScheduledJob":                    {{6, 7}},
 		"extensions.v1beta1.ReplicationControllerDummy":  {{6, 17}},
-		"apiextensions.v1beta1.CustomResourceDefinition": {{7, 7}, {22, 36}},
+		"apiextensions.v1beta1.CustomResourceDefinition": {{7, 7}, {22, 37}},
 		"storage.v1alpha1.CSIStorageCapacity":            {{19, 20}},
-		"discovery.v1beta1.EndpointSlice":                {{25, 36}},
-		"policy.v1beta1.PodDisruptionBudget":             {{25, 36}},
-		"v1.RangeAllocation":                             {{6, 36}},
+		"discovery.v1beta1.EndpointSlice":                {{25, 37}},
+		"policy.v1beta1.PodDisruptionBudget":             {{25, 37}},
+		"v1.RangeAllocation":                             {{6, 37}},
 	}
 	check := func(gvk schema.GroupVersionKind, m Minor) {
 		name := TypeName(gvk)

@@ -87,8 +87,8 @@ func TestMalformedTablesPanicWithTheirLine(t *testing.T) {
 		"# head\na\t6-9\tmore\n": "x.tsv:2: want 2 columns, found 3",
 		"a\t9-6\n":               "x.tsv:1: minors \"9-6\" do not ascend",
 		"a\t6-9,10\n":            "x.tsv:1: minors \"6-9,10\" do not ascend", // touching spans are one span
-		"a\t5-9\n":               "x.tsv:1: \"5\" is not a minor from 6 to 36",
-		"a\tsix\n":               "x.tsv:1: \"six\" is not a minor from 6 to 36",
+		"a\t5-9\n":               "x.tsv:1: \"5\" is not a minor from 6 to 37",
+		"a\tsix\n":               "x.tsv:1: \"six\" is not a minor from 6 to 37",
 	} {
 		got := panicOf(func() {
 			for _, r := range splitTable("x.tsv", text, 2) {
@@ -135,11 +135,11 @@ func TestFieldsPerMinor(t *testing.T) {
 	for _, tc := range []struct {
 		typeName, field, want string
 	}{
-		{"v1.PodSpec", "topologySpreadConstraints", "1.16-1.36"},
-		{"v1.PodSpec", "containers", "1.6-1.36"},
-		{"v1.Container", "startupProbe", "1.16-1.36"},
-		{"v1.VolumeProjection", "serviceAccountToken", "1.11-1.36"},
-		{"v1.NodeSelectorTerm", "matchFields", "1.11-1.36"},
+		{"v1.PodSpec", "topologySpreadConstraints", "1.16-1.37"},
+		{"v1.PodSpec", "containers", "1.6-1.37"},
+		{"v1.Container", "startupProbe", "1.16-1.37"},
+		{"v1.VolumeProjection", "serviceAccountToken", "1.11-1.37"},
+		{"v1.NodeSelectorTerm", "matchFields", "1.11-1.37"},
 		{"v1.PodSpec", "noSuchField", "never"},
 		{"v1.NoSuchType", "containers", "never"},
 	} {

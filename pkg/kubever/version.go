@@ -15,10 +15,10 @@ type Minor int
 // Oldest and Newest bound the minors for which the tables hold facts. A version outside is refused, not guessed.
 const (
 	Oldest Minor = 6
-	Newest Minor = 36
+	Newest Minor = 37
 )
 
-// Suggested is the minor of the modern side where nobody names one: the newest whose servers run with every change.
+// Suggested is the minor of the modern side where no version is named: the newest whose servers run with every change.
 const Suggested Minor = 36
 
 // Library is the minor of the k8s.io modules that fusionctl is built with: of their types, conversions and validation.
@@ -26,7 +26,7 @@ const Suggested Minor = 36
 const Library Minor = 36
 
 // FactsOf is the day on which the tables were last held against the sources and the programs of the releases.
-const FactsOf = "2026-11-21"
+const FactsOf = "2026-11-25"
 
 // String prints the minor as 1.N.
 func (m Minor) String() string { return "1." + strconv.Itoa(int(m)) }

@@ -34,10 +34,10 @@ func TestParseRefusesAndNamesTheRange(t *testing.T) {
 			t.Errorf("Parse(%q) = %+v, want an error", text, got)
 		}
 	}
-	for _, text := range []string{"1.5", "1.5.8", "v1.37.0", "1.370"} {
+	for _, text := range []string{"1.5", "1.5.8", "v1.38.0", "1.370"} {
 		_, err := Parse(text)
-		if err == nil || !strings.Contains(err.Error(), "1.6 to 1.36") {
-			t.Errorf("Parse(%q): %v, want an error that names 1.6 to 1.36", text, err)
+		if err == nil || !strings.Contains(err.Error(), "1.6 to 1.37") {
+			t.Errorf("Parse(%q): %v, want an error that names 1.6 to 1.37", text, err)
 		}
 	}
 }

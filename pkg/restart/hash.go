@@ -2,7 +2,7 @@
 //
 // A kubelet notes a hash of the container's definition when it starts a container, and compares it with a hash computed
 // anew whenever it looks at the pod. What is hashed changed over the years, so that a new kubelet may find every
-// container changed although none changed. The package computes the hash that a kubelet of any minor from 1.6 to 1.36
+// container changed although none changed. The package computes the hash that a kubelet of any minor from 1.6 to 1.37
 // would compute, from tables of facts: what is hashed (algorithms), and which fields the Go types had (fields.txt).
 //
 //   - [Hash] is the hash of one container, [Matches] a comparison for kubelets that accept the hashes of older ones;

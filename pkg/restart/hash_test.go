@@ -177,9 +177,9 @@ func TestBackspaceAndFormFeedDependOnTheCompiler(t *testing.T) {
 
 func TestHashRefusesWhatItHasNoFactsAbout(t *testing.T) {
 	container := &v1.Container{Name: "app"}
-	for _, minor := range []kubever.Minor{-1, 0, 5, 37} {
-		if _, err := Hash(container, minor, API); err == nil || !strings.Contains(err.Error(), "1.6 to 1.36") {
-			t.Errorf("Hash(%d): %v, want an error that names 1.6 to 1.36", minor, err)
+	for _, minor := range []kubever.Minor{-1, 0, 5, 38} {
+		if _, err := Hash(container, minor, API); err == nil || !strings.Contains(err.Error(), "1.6 to 1.37") {
+			t.Errorf("Hash(%d): %v, want an error that names 1.6 to 1.37", minor, err)
 		}
 	}
 	if _, err := Hash(nil, 20, API); err == nil {

@@ -87,8 +87,8 @@ func argumentRules() []rule {
 				"separate from those of version 3: the modern side sees none of them.",
 			Legacy: kubever.Range{From: 6, To: 12}, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen: "1.10.13 with etcd2 on etcd 3.4: its config maps have no keys by version 3, and 1.15.12 answers " +
-					"404",
+				Seen: "1.10.13 with etcd2 on etcd 3.4: its config maps have no keys by version 3, and 1.15.12 " +
+					"answers 404",
 				Damage: []string{"TestEtcd2HidesTheLegacySide"},
 				Read:   "storage backend options of every minor"},
 			Bad:  example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd2")}.String(),

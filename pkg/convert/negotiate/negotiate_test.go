@@ -31,14 +31,14 @@ func TestNegotiateWithEachMinor(t *testing.T) {
 		kinds []schema.GroupVersionKind // the first is asked for
 		want  string
 	}{
-		{deploymentKinds, "1.6-1.7: convert apps/v1beta1; 1.8: convert apps/v1beta2; 1.9-1.36: pass apps/v1"},
+		{deploymentKinds, "1.6-1.7: convert apps/v1beta1; 1.8: convert apps/v1beta2; 1.9-1.37: pass apps/v1"},
 		{scalerKinds, "1.6-1.7: convert autoscaling/v1; 1.8-1.11: convert autoscaling/v2beta1; 1.12-1.22: convert " +
-			"autoscaling/v2beta2; 1.23-1.36: pass autoscaling/v2"},
+			"autoscaling/v2beta2; 1.23-1.37: pass autoscaling/v2"},
 		{ingressKinds, "1.6-1.13: convert extensions/v1beta1; 1.14-1.18: convert networking.k8s.io/v1beta1; " +
-			"1.19-1.36: pass networking.k8s.io/v1"},
-		{cronJobKinds, "1.6-1.7: unsupported; 1.8-1.20: convert batch/v1beta1; 1.21-1.36: pass batch/v1"},
+			"1.19-1.37: pass networking.k8s.io/v1"},
+		{cronJobKinds, "1.6-1.7: unsupported; 1.8-1.20: convert batch/v1beta1; 1.21-1.37: pass batch/v1"},
 		{[]schema.GroupVersionKind{deploymentKinds[3], deploymentKinds[0], deploymentKinds[1], deploymentKinds[2]},
-			"1.6-1.15: pass extensions/v1beta1; 1.16-1.36: convert apps/v1"},
+			"1.6-1.15: pass extensions/v1beta1; 1.16-1.37: convert apps/v1"},
 	} {
 		var spans []string
 		var minors []kubever.Minor
@@ -99,12 +99,12 @@ func TestReasons(t *testing.T) {
 			"on"},
 		{6, []schema.GroupVersionKind{kind("coordination.k8s.io", "v1", "Lease"),
 			kind("coordination.k8s.io", "v1beta1", "Lease")},
-			"1.6 has no version of it; Kubernetes serves it in 1.12-1.36"},
+			"1.6 has no version of it; Kubernetes serves it in 1.12-1.37"},
 		{36, []schema.GroupVersionKind{kind("apps", "v1", "Deploymnet")},
 			`1.36 does not serve the kind Deploymnet in the group "apps", and no version of Kubernetes does by default`},
 		{6, ingressKinds, "1.6 does not serve networking.k8s.io/v1; this is the only version that it has"},
-		{15, scalerKinds, "1.15 does not serve autoscaling/v2; of the asked fields this one lacks 32, autoscaling/v1 " +
-			"144, autoscaling/v2beta1 123"},
+		{15, scalerKinds, "1.15 does not serve autoscaling/v2; of the asked fields this one lacks 33, autoscaling/v1 " +
+			"145, autoscaling/v2beta1 124"},
 	} {
 		answer, err := FromFacts(tc.minor).Negotiate(tc.kinds[0], tc.kinds[1:])
 		if err != nil || answer.Reason != tc.want {

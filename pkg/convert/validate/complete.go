@@ -160,7 +160,7 @@ type validation struct {
 func (v *validation) judge(object *unstructured.Unstructured) (judgement, error) {
 	read := v.converter.AsRead(object, v.minor)
 	errs, err := v.errors(read)
-	if v.minor == kubever.Newest && v.full || err != nil {
+	if v.minor >= kubever.Library && v.full || err != nil {
 		return judgement{refused: errs}, err
 	}
 	gvk := object.GroupVersionKind()

@@ -197,13 +197,18 @@ func yes(is bool) string {
 
 // kinds are those of resources that are stored; other kinds of the same schemes are requests and lists.
 func (p *proposal) kinds() {
-	stored := map[string]bool{}
+	type groupKind struct{ group, kind string } // a request of one group may have the name of a kind of another
+	stored := map[groupKind]bool{}
 	for _, r := range p.facts.resources {
-		stored[r.Kind] = stored[r.Kind] || r.Stored
+		stored[groupKind{r.Group, r.Kind}] = stored[groupKind{r.Group, r.Kind}] || r.Stored
 	}
 	for _, kind := range p.facts.Kinds {
 		before, ok := p.tables["kinds"].find(kind.GroupVersion, kind.Kind)
-		if stored[kind.Kind] || ok && holds(before[2], p.minor-1) {
+		group, _, named := strings.Cut(kind.GroupVersion, "/")
+		if !named {
+			group = ""
+		}
+		if stored[groupKind{group, kind.Kind}] || ok && holds(before[2], p.minor-1) {
 			row := p.row("kinds", 3, kind.GroupVersion, kind.Kind)
 			row[2] = with(row[2], p.minor)
 		}

@@ -140,6 +140,12 @@ func TestWhatIsNewIsProposed(t *testing.T) {
 		Aliases, Gates []string
 		Off, Cloud     bool
 	}{"widget-controller", nil, []string{"Widgets"}, true, false})
+	for _, group := range []string{"example.k8s.io/v1alpha1", "policy/v1"} { // of the second it is a request
+		f.Kinds = append(f.Kinds, struct {
+			GroupVersion, Kind string
+			Deprecated         int
+		}{group, "Widget", 0})
+	}
 	f.Admission, f.AdmissionOn = []string{"WidgetDefaults"}, []string{"WidgetDefaults"}
 	decide := strings.Join(all.propose(release{version: "v1.99.1", minor: 99}, f), "\n")
 	for name, want := range map[string][]string{
@@ -153,12 +159,16 @@ func TestWhatIsNewIsProposed(t *testing.T) {
 		"api":             {"example.k8s.io/v1alpha1", "widgets", "Widget", "yes", "99", "-", "status=99"},
 		"short-names":     {"widgets", "wd"},
 		"resources":       {"widgets", "widgets", "Widget", "yes", "-", "99=example.k8s.io/v1alpha1", "-", "own"},
+		"kinds":           {"example.k8s.io/v1alpha1", "Widget", "99"},
 		"fields":          {"example.v1alpha1.Widget", "spec", "99=example.v1alpha1.WidgetSpec"},
 		"controllers":     {"widget-controller", "?", "99=widget-controller", "-", "99", "99=Widgets", "-", "?"},
 	} {
 		if got, ok := all[name].find(want[0], want[1]); !ok || !cmp.Equal(got, want) {
 			t.Errorf("%s.tsv has %q, want %q", name, got, want)
 		}
+	}
+	if row, ok := all["kinds"].find("policy/v1", "Widget"); ok {
+		t.Errorf("kinds.tsv has %q, which is no kind of an object", row)
 	}
 	for _, want := range []string{"widgets is new", "widget-controller is new"} {
 		if !strings.Contains(decide, want) {

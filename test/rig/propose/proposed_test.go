@@ -18,7 +18,7 @@ import (
 )
 
 // A minor is taken out of the tables and proposed anew, from its release. What comes is what was there, but for what
-// people have decided: that is in testdata, and the report asks for each of it. It is done for the newest minor whose
+// people have decided: that is in testdata, and the report asks for it. It is done for the newest minor whose
 // servers are built with every change, as Go's build cache has its packages then, and for those on request that are
 // built and newer.
 func TestMinorsAreProposedAsTheyAre(t *testing.T) {
@@ -43,6 +43,10 @@ func isProposedAsItIs(t *testing.T, minor int) {
 	all, err := readTables(tablesDir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	// It is the newest then, as when it was added.
+	for newer := int(kubever.Newest); newer > minor; newer-- {
+		all.remove(newer)
 	}
 	was := map[string]string{}
 	for name, table := range all {
@@ -73,8 +77,9 @@ func isProposedAsItIs(t *testing.T, minor int) {
 			"\n") {
 			if strings.HasPrefix(line, "-") && !strings.HasPrefix(line, "---") {
 				left.WriteString(name + ": " + line[1:] + "\n")
-				if subject, _, _ := strings.Cut(line[1:], "\t"); !strings.Contains(decide, subject) &&
-					!strings.Contains(decide, gateOf(line)) {
+				// For what is carried over the report has the sources that changed.
+				if subject, _, _ := strings.Cut(line[1:], "\t"); carried[name] == nil &&
+					!strings.Contains(decide, subject) && !strings.Contains(decide, gateOf(line)) {
 					t.Errorf("%s: %s is not proposed, and nothing asks for it:\n%s", name, line, decide)
 				}
 			}
