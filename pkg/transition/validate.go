@@ -298,6 +298,10 @@ func (o *Objects) validate() error {
 		o.Pods != o.From.Name && o.Pods != o.To.Name {
 		return errors.New("want objects with a record, names, resources, and two stores of which one has the pods")
 	}
+	if k := o.Known; k != nil && k.Directory != "" &&
+		(!path.IsAbs(k.Directory) || path.Clean(k.Directory) != k.Directory) {
+		return fmt.Errorf("the record of the hand-over is in %q: want an absolute and clean path", k.Directory)
+	}
 	if len(o.Names) != len(o.Plan.Resources) || o.Plan.Pods != "pods" {
 		return fmt.Errorf("%q, with pods at %q: are not the names of what is handed over", o.Names, o.Plan.Pods)
 	}

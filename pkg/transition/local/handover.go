@@ -165,6 +165,12 @@ func (h *Host) job(o *transition.Objects) (*handover.Job, error) {
 	if o.Known == nil || o.Known.Directory == "" {
 		return job, nil
 	}
+	if !filetree.IsDir(o.Known.Directory) {
+		return job, nil
+	}
+	if err := filetree.Private(o.Known.Directory); err != nil { // what lies there is moved, and deleted, by its word
+		return nil, fmt.Errorf("the record of the hand-over: %w", err)
+	}
 	other := recordFile(filepath.Join(o.Known.Directory, o.Record+".json"))
 	if r, err := file.Load(); err == nil && (r == nil || o.Known.Digest != "" && r.Digest() != o.Known.Digest) {
 		if r, err := other.Load(); err == nil && r != nil {

@@ -51,6 +51,18 @@ func TestARecordIsFoundWhereItWasKept(t *testing.T) {
 	if err != nil || known.Directory != first || known.Digest == "" {
 		t.Fatalf("Keep = %+v, %v", known, err)
 	}
+	for mode, elsewhere := range map[os.FileMode]string{0o700: "", 0o777: "other users can write there"} {
+		if err := os.Chmod(first, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := (&Host{Snapshots: second}).Keep(t.Context(), "", objects(true, known))
+		if (err == nil) != (elsewhere == "") || err != nil && !strings.Contains(err.Error(), elsewhere) {
+			t.Errorf("a record in a directory of mode %v: %v, want %q", mode, err, elsewhere)
+		}
+	}
+	if err := os.Chmod(first, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	back := &transition.Action{Kind: transition.HandBack, Objects: objects(true, known)}
 	there := func() bool {
 		answer, err := core.Client(t).Get(t.Context(), key)
