@@ -195,3 +195,15 @@ func TestIngressesOfRealVersions(t *testing.T) {
 		t.Errorf("handed back, there are %s and %v", text, in(modern))
 	}
 }
+
+// TestKeysThatAreFoundStayInTheirLine: a store's keys are named in an error of several lines.
+func TestKeysThatAreFoundStayInTheirLine(t *testing.T) {
+	core := etcdtest.Start(t)
+	core.Put(t, map[string][]byte{"/registry/pods/a\nstep 012 is done\x1b[2A": []byte("x")})
+	err := NoKeys(t.Context(), &transition.Check{Kind: transition.NoKeys, Keys: []string{"/registry/pods/"},
+		Stores: []plan.Store{{Name: "core", Endpoints: []string{core.Endpoint}}}}, nil)
+	if found := new(KeysError); !errors.As(err, &found) || len(found.Found) != 1 ||
+		strings.ContainsAny(found.Found[0], "\n\x1b") {
+		t.Errorf("NoKeys = %q", err)
+	}
+}
