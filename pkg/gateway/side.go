@@ -135,7 +135,7 @@ func limitedOf(t *http.Transport) *http.Transport {
 }
 
 // reading gives what a client reads a connection to itself while it lasts: it is copied at once, not in frames of
-// 16 KiB, and waits for no other one's. Watches share connections, so that two thousand are not as many. Writes do, too:
+// 16 KiB, and waits for no other's. Watches share connections, so that two thousand are not as many. Writes do, too:
 // one that met an idle connection in the moment in which the server closed it could not be sent again as a read is.
 type reading struct{ reads, others http.RoundTripper }
 
