@@ -65,7 +65,7 @@ var core = map[string][]string{
 	// it compares as render --diff does
 	"pkg/live": {"pkg/spec", "pkg/plan", "pkg/adopt", "pkg/render"},
 
-	"pkg/preflight": {"pkg/plan", "pkg/render"},
+	"pkg/preflight": {"pkg/spec", "pkg/plan", "pkg/render"},
 	"pkg/transition": {"pkg/spec", "pkg/policy", "pkg/plan", "pkg/render", "pkg/admission",
 		"pkg/etcd/handover"},
 	"pkg/transition/playbook": {"pkg/render", "pkg/transition"},
@@ -87,7 +87,7 @@ var core = map[string][]string{
 // adapters speak to the world: files, servers, clocks. They import leaves, core and each other.
 var adapters = []string{
 	"internal/demo", "internal/filetree", "internal/localetcd", "internal/monitoring", "internal/pause",
-	"internal/site", "internal/webserver", "pkg/adopt/files", "pkg/apiserver", "pkg/controllers",
+	"internal/registry", "internal/site", "internal/webserver", "pkg/adopt/files", "pkg/apiserver", "pkg/controllers",
 	"pkg/convert/client", "pkg/convert/client/wrap", "pkg/etcd/backup", "pkg/etcd/etcdv3", "pkg/etcd/move/files",
 	"pkg/etcd/snapshot", "pkg/etcd/watch", "pkg/gateway", "pkg/hub/webhook", "pkg/journal", "pkg/kube",
 	"pkg/migrate/live", "pkg/operator", "pkg/operator/agent", "pkg/pki", "pkg/policy/webhook",

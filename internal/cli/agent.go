@@ -57,6 +57,8 @@ Exit codes: 1 could not start, 2 bad usage or bad input file, 130 stopped by a s
 		"and files that were replaced")
 	f.StringVar(&req.options.Snapshots, "snapshots", otherSnapshots, "directory of the snapshots of stores")
 	f.StringVar(&req.options.Lock, "lock", machineLock, "file that is locked while this machine is changed")
+	f.StringVar(&req.options.Credentials, "registry-config", "", "file with credentials of registries, as docker "+
+		"login writes it, for programs that come from images")
 	f.DurationVar(&req.options.Every, "interval", time.Minute, "how often this machine is compared with the plan")
 	return cmd
 }
@@ -72,8 +74,9 @@ func runAgent(ctx context.Context, req agentRequest, streams Streams) error {
 		return usagef("want one of --kubeconfig and --bootstrap-kubeconfig")
 	case o.Every <= 0:
 		return usagef("--interval %s: want more than 0", o.Every)
-	case !filepath.IsAbs(o.State) || !filepath.IsAbs(o.Snapshots) || !filepath.IsAbs(o.Lock):
-		return usagef("--state-dir, --snapshots and --lock: want absolute paths")
+	case !filepath.IsAbs(o.State) || !filepath.IsAbs(o.Snapshots) || !filepath.IsAbs(o.Lock) ||
+		o.Credentials != "" && !filepath.IsAbs(o.Credentials):
+		return usagef("--state-dir, --snapshots, --lock and --registry-config: want absolute paths")
 	}
 	file := req.kubeconfig
 	if file == "" {

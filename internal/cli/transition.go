@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/prose"
+	"github.com/kubefusion/fusionctl/internal/registry"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -32,6 +33,7 @@ type transitionRequest struct {
 	file                 string // of the transition
 	journal, rehearse    string
 	snapshots            string
+	credentials          string // file with those of registries
 	ssh, sshProgram      string // command lines
 	lock                 string // file
 	wait                 time.Duration
@@ -134,6 +136,11 @@ Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interru
 	flags.StringVar(&req.sshProgram, "ssh-program", "fusionctl", "command line of this program on other hosts")
 	flags.StringVar(&req.rehearse, "rehearse", "", "directory of the hosts' files, in place of this machine")
 	flags.StringVar(&req.lock, "lock", machineLock, "file that is locked while steps are done on this machine")
+	if !undo { // which fetches nothing
+		flags.StringVar(&req.credentials, "registry-config", "",
+			"file with credentials of registries, as docker login writes it, for programs that come from images;\n"+
+				"on each host")
+	}
 	flags.DurationVar(&req.wait, "wait", transitionWait, "how long a component may take to start or to stop")
 	flags.StringArrayVar(&req.done, "done", nil, "number of a manual step that is done; repeat")
 	flags.BoolVar(&req.yes, "yes", false, "do not ask for confirmation")
@@ -310,7 +317,8 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 	defer kept.Close() // every record is on the disk already
 	printer := &stepPrinter{req: req, streams: streams, of: len(t.Steps)}
 	host := &local.Host{Rehearsal: req.rehearse, Wait: req.wait,
-		Snapshots: cmp.Or(req.snapshots, req.file+".snapshots"), ByHand: printer.byHand}
+		Snapshots: cmp.Or(req.snapshots, req.file+".snapshots"), ByHand: printer.byHand,
+		Images: &registry.Client{Credentials: req.credentials}}
 	limitMemory(ctx)
 	runner, end, err := runnerOf(ctx, t, req, host, away)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/registry"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
 	"github.com/kubefusion/fusionctl/pkg/transition/remote"
@@ -48,6 +49,7 @@ Exit codes: 0 its input ended, 1 it could not work, 2 bad usage, 130 interrupted
 						held, err = local.Lock(cmd.Context(), lock, hello.Wait)
 					}
 					return &local.Host{Snapshots: cmp.Or(hello.Snapshots, otherSnapshots), Wait: hello.Wait,
+						Images: &registry.Client{Credentials: hello.Credentials},
 						ByHand: func(text string) error { return &remote.ByHandError{Text: text} }}, err
 				})
 			if held != nil {
@@ -77,7 +79,7 @@ func othersOf(t *transition.Transition, req transitionRequest) ([]transition.Hos
 // lets other transitions change this machine.
 func runnerOf(ctx context.Context, t *transition.Transition, req transitionRequest, here *local.Host,
 	others []transition.Host) (runner transition.Runner, end func() error, err error) {
-	away := &remote.Hosts{Hosts: others, Snapshots: req.snapshots, Wait: req.wait}
+	away := &remote.Hosts{Hosts: others, Snapshots: req.snapshots, Wait: req.wait, Credentials: req.credentials}
 	if req.ssh != "" {
 		if away.Connect, err = remote.Over(req.ssh, req.sshProgram); err != nil {
 			return nil, nil, usagef("--ssh %q: is no command line", req.ssh)

@@ -292,3 +292,12 @@ func (m *mailbox) Keep(ctx context.Context, host string, o *transition.Objects) 
 	})
 	return got.Kept, err
 }
+
+// Digest asks for that of a program, as it is before the step that puts another one.
+func (m *mailbox) Digest(ctx context.Context, host, path string) (string, error) {
+	got, err := m.ask(ctx, host, &remote.Request{Digest: path}, nil)
+	if err != nil {
+		return "", err
+	}
+	return got.Program()
+}

@@ -139,6 +139,11 @@ func (r *runner) Keep(context.Context, string, *transition.Objects) (*handover.K
 	return nil, errors.New("operator: internal error: a hand-over")
 }
 
+// Digest is of programs of hosts, and hosted transitions have none.
+func (r *runner) Digest(context.Context, string, string) (string, error) {
+	return "", errors.New("operator: internal error: a program of a host")
+}
+
 // Look looks at the stores with the client certificate of the control plane.
 func (r *runner) Look(ctx context.Context, _ string, w *transition.Watch) (map[string]witness.Sight, error) {
 	stores, done, err := r.reachable(ctx, r.name, w.Stores)

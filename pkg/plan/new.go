@@ -61,6 +61,10 @@ func New(f *spec.File, target Target) (*Plan, error) {
 	if k := s.Kubelet.Modern; k != nil {
 		modernKubelet = &k.Version
 	}
+	programs := s.Programs
+	if target == Hosted { // of which no host is asked for anything
+		programs = nil
+	}
 	return &Plan{
 		Target: target, Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version,
 		ModernKubelet: modernKubelet, Nodes: b.nodes(), Network: s.Network,
@@ -71,6 +75,7 @@ func New(f *spec.File, target Target) (*Plan, error) {
 		Joint: b.joint(duties, runs.components, pods), Pods: pods, Policy: b.access(elected.locks, duties),
 		PolicyFile: b.policyFile(), AuditPolicyFile: rendersAuditPolicy(runs.components), Accept: s.Accept,
 		Gateway:  b.gateway(runs.components),
+		Programs: programs,
 		TokenKey: b.tokenKey(), Kubelets: b.kubeletAccess(runs.components, runs.certificates),
 		Unprovided: b.unprovided(runs),
 	}, nil

@@ -60,6 +60,9 @@ type Plan struct {
 	Accept []finding.Acceptance `json:"accept,omitempty"`
 	Pods   *Pods                `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
 
+	// Programs are those of hosts that transitions put into their places.
+	Programs []spec.Program `json:"programs,omitempty"`
+
 	// Gateway is what one endpoint over both sides does where there is a choice, and how it runs; nil for the defaults,
 	// and where the plan has none.
 	Gateway *Gateway `json:"gateway,omitempty"`

@@ -26,6 +26,10 @@ func (c *check) files() {
 		}
 		users := strings.Join(need.Users, ", ")
 		switch {
+		case f.Missing && need.Listed:
+			c.report(finding.Finding{Rule: Missing, Subject: need.Path, Severity: finding.Info,
+				Message: "is missing; " + users + " needs it",
+				Fix:     "fusionctl transition apply puts it there, from where spec.programs says"})
 		case f.Missing:
 			c.report(finding.Finding{Rule: Missing, Subject: need.Path, Message: "is missing; " + users + " needs it",
 				Fix: c.provider(need)})

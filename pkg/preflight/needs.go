@@ -16,6 +16,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // Needs are what a plan needs of one of its hosts.
@@ -38,6 +39,7 @@ type FileNeed struct {
 	Users       []string // who needs it: "--tls-cert-file of kube-apiserver-modern"
 	Directory   bool     // it is a directory
 	Program     bool     // it is executed
+	Listed      bool     // transitions put it there: the spec says where it comes from
 	Certificate bool     // it holds at least one
 	Secret      bool     // it holds credentials that are no PEM key
 	Rendered    []byte   // what render writes there; nil of a file that it does not write
@@ -182,18 +184,25 @@ func (n *Needs) kubeconfigs(c *plan.Component) {
 	}
 }
 
+// listed reports whether the spec says where a program comes from.
+func (n *Needs) listed(file string) bool {
+	return slices.ContainsFunc(n.Plan.Programs, func(p spec.Program) bool { return p.Path == file && p.On(n.Host) })
+}
+
 // mounts are the files and directories that a pod does not start without, and the program that a unit starts.
 func (n *Needs) mounts(part *render.Part) {
 	c := part.Component
 	if n.Target == render.Systemd {
-		n.file(part.Program, "unit "+part.Unit).Program = true
+		need := n.file(part.Program, "unit "+part.Unit)
+		need.Program, need.Listed = true, n.listed(part.Program)
 		return
 	}
 	for _, m := range c.Mounts {
 		switch {
 		case m.Path == "" || m.Directory && !m.Required:
 		case m.Path == c.Program:
-			n.file(m.Path, "mount "+m.Name+" of "+c.Name).Program = true
+			need := n.file(m.Path, "mount "+m.Name+" of "+c.Name)
+			need.Program, need.Listed = true, n.listed(m.Path)
 		default:
 			n.file(m.Path, "mount "+m.Name+" of "+c.Name).Directory = m.Directory
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -141,6 +142,35 @@ func TestUnitsNeedProgramsAndNoImages(t *testing.T) {
 	}
 	if programs < 3 {
 		t.Errorf("%d programs, want those of etcd and of both sides", programs)
+	}
+}
+
+// TestProgramsThatTransitionsPutMayBeMissing: that is no error, and others are.
+func TestProgramsThatTransitionsPutMayBeMissing(t *testing.T) {
+	n := needsOf(t, "split-1.15-1.36", render.Systemd, same)
+	const listed = "/opt/kubernetes/1.36.3/bin/kube-apiserver"
+	n.Plan.Programs = []spec.Program{{Path: listed}}
+	n, err := New(n.Plan, "cp-1", render.Systemd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]File{}
+	for _, f := range n.Files {
+		files[f.Path] = File{Missing: true}
+	}
+	info, missing := 0, 0
+	for _, f := range Check(n, &Host{World: &World{}, Files: files}, time.Unix(1e9, 0)) {
+		switch {
+		case f.Subject == listed && (f.Severity != finding.Info || !strings.Contains(f.Fix, "transition apply")):
+			t.Errorf("%+v, want what puts it there", f)
+		case f.Subject == listed:
+			info++
+		case strings.HasPrefix(f.Subject, "/opt/") && f.Severity == finding.Error:
+			missing++
+		}
+	}
+	if info != 1 || missing < 3 {
+		t.Errorf("%d programs that are put and %d that are missing, want 1 and more than 2", info, missing)
 	}
 }
 

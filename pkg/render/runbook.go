@@ -61,23 +61,29 @@ type hostRunbook struct {
 	Stage     []string
 	Preflight []preflight
 	Programs  []startedProgram
-	Rows      []runbookRow
-	Members   []phase
-	Health    []string
-	Legacy    phase
-	Modern    phase
-	Managers  phase
-	Locks     []lockView
-	Joint     phase // the controllers that see both sides
-	Permit    permit
-	Gateway   gatewayView
+	// PutPrograms: of some of them the spec says where they come from.
+	PutPrograms bool
+	Rows        []runbookRow
+	Members     []phase
+	Health      []string
+	Legacy      phase
+	Modern      phase
+	Managers    phase
+	Locks       []lockView
+	Joint       phase // the controllers that see both sides
+	Permit      permit
+	Gateway     gatewayView
 }
 
 // preflight compares a host with what the plan needs of it.
 type preflight struct{ Host, Command string }
 
 // startedProgram is a program that units start.
-type startedProgram struct{ File, Version, Print string }
+// Put are commands that put it into its place, Sum those that hold it against its digest, where the spec says them.
+type startedProgram struct {
+	File, Version, Print string
+	Put, Sum             string // lines
+}
 
 type runbookRow struct{ Component, File, Port, Store string }
 
@@ -212,6 +218,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 	v.Tools = "fusionctl, kubectl, etcdctl, jq and curl"
 	if o.Target == Systemd {
 		v.Programs = programs(p)
+		v.PutPrograms = slices.ContainsFunc(v.Programs, func(q startedProgram) bool { return q.Put != "" })
 	}
 	v.Issued, v.Issue = certificatesToIssue(p), issueCommands(p, v.Spec, p.Hosts, true)
 	for _, s := range p.Stores {

@@ -71,11 +71,34 @@ func programs(p *plan.Plan) []startedProgram {
 		if plan.SeesBoth(c.Kind) {
 			q.Version, q.Print = "the one that rendered this", strings.Join(words, " ")+" --help | head -n 1"
 		}
+		q.Put, q.Sum = listedProgram(p, programFile(c))
 		if !slices.Contains(list, q) {
 			list = append(list, q)
 		}
 	}
 	return list
+}
+
+// listedProgram are the commands for a program of which the spec says where it comes from.
+func listedProgram(p *plan.Plan, file string) (put, sum string) {
+	for i := range p.Programs {
+		q := &p.Programs[i]
+		if q.Path != file {
+			continue
+		}
+		on := ""
+		if len(q.Hosts) > 0 {
+			on = "    # on " + strings.Join(q.Hosts, ", ")
+		}
+		if q.Image == "" {
+			put += "install -D -m 0755 " + shell(q.File) + " " + shell(file) + on + "\n"
+		} else {
+			put += "crane export " + shell(q.Image) + " - | tar -x --to-stdout " +
+				shell(strings.TrimPrefix(q.File, "/")) + " | install -D -m 0755 /dev/stdin " + shell(file) + on + "\n"
+		}
+		sum += "echo " + shell(q.SHA256+"  "+file) + " | sha256sum --check" + on + "\n"
+	}
+	return strings.TrimSuffix(put, "\n"), strings.TrimSuffix(sum, "\n")
 }
 
 // runbookRows list what runs, as it is on the first host.

@@ -5,6 +5,7 @@ package spec
 import (
 	"cmp"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -64,6 +65,8 @@ type Spec struct {
 	// files, and directories of files, that are on every host besides those that arguments of an existing legacy side
 	// name
 	HostFiles []string `json:"hostFiles,omitempty"`
+	// Programs are those of units, and kubelets, that transitions put into their places; others are there already.
+	Programs []Program `json:"programs,omitempty"`
 
 	Operation `json:",inline"`
 }
@@ -532,6 +535,20 @@ type Owning struct {
 	// Owner says who writes the objects of the resources, and whether both sides look at the same ones.
 	Owner pair.Owner `json:"owner"`
 }
+
+// Program is an executable file of hosts, and where it comes from.
+// Shape:  {path: /opt/kubernetes/1.36.3/bin/kubelet, sha256: 5f70..., file: /srv/kubernetes/1.36.3/kubelet}
+type Program struct {
+	Path   string `json:"path"`   // where a unit starts it; absolute
+	SHA256 string `json:"sha256"` // of the program, in hexadecimal digits
+	File   string `json:"file"`   // where it comes from: a file of the host, or of the image; absolute
+	// Image has the file, by its digest: registry.k8s.io/kube-apiserver@sha256:...; absent: the host has it
+	Image string   `json:"image,omitempty"`
+	Hosts []string `json:"hosts,omitempty"` // hosts and nodes, by name; default all that start it
+}
+
+// On reports whether the program is one of a host or node.
+func (p *Program) On(host string) bool { return len(p.Hosts) == 0 || slices.Contains(p.Hosts, host) }
 
 // Pods makes the pods that are created through the modern API server find it, with a token that the kubelets can mount.
 // {} is enough.

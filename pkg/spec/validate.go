@@ -34,6 +34,7 @@ func validate(f *File, ps *strictyaml.Problems) {
 	v.network()
 	v.pki()
 	v.hostFiles()
+	v.programs()
 	v.operation()
 	v.gateway()
 	v.stores()

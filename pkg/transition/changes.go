@@ -42,7 +42,7 @@ func (b *builder) read() error {
 			c.was = &was[at]
 		}
 		if c.was == nil || c.was.Unit != c.is.Unit || !sameFiles(c.was.Start, c.is.Start) ||
-			!sameFiles(c.was.Beside, c.is.Beside) {
+			!sameFiles(c.was.Beside, c.is.Beside) || b.anotherProgram(c) {
 			b.changes = append(b.changes, c)
 		}
 	}

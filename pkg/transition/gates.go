@@ -97,6 +97,7 @@ func (b *builder) prepare() {
 	b.mayGo()
 	b.mayCopy()
 	b.mayRetire()
+	b.programs()
 	p := b.from.Plan
 	if p == nil {
 		p = b.to.Plan
@@ -126,6 +127,12 @@ func (b *builder) hostChecks(p *plan.Plan, host string) []Check {
 		}
 		check := Check{Kind: Executable, Path: c.is.Program, Hint: "install the program of version " +
 			c.is.Component.Version + " there"}
+		if listed := programOf(p, host, c.is.Program); listed != nil {
+			if b.putsProgram(host, listed) {
+				continue // which looks at it
+			}
+			check.SHA256 = listed.SHA256
+		}
 		if !slices.ContainsFunc(checks, func(o Check) bool { return o.Path == check.Path }) {
 			checks = append(checks, check)
 		}

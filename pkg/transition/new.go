@@ -25,7 +25,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 		return t, &RefusedError{Reasons: reasons}
 	}
 	b := &builder{from: from, to: to, prepares: facts.Prepare, disk: map[place]render.File{},
-		final: map[place]render.File{}}
+		final: map[place]render.File{}, placed: map[place]bool{}}
 	if err := b.read(); err != nil {
 		return t, err
 	}
@@ -60,13 +60,17 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.tidy()
 	b.wayBack(Tidy)
 	b.wayBackOfLegacy()
-	if len(b.steps) == 0 {
-		return t, nil
-	}
 	changes := b.steps
 	b.steps = nil
-	b.prepare()
-	t.Steps = append(b.steps, changes...)
+	switch {
+	case len(changes) > 0:
+		b.prepare()
+	default:
+		b.programs()
+	}
+	if t.Steps = append(b.steps, changes...); len(t.Steps) == 0 {
+		return t, nil
+	}
 	for i := range t.Steps {
 		t.Steps[i].ID = fmt.Sprintf("%03d", i+1)
 	}
@@ -114,7 +118,8 @@ type builder struct {
 	defining    []kubever.HandOver // of definitions, which go with what they define
 	changes     []change           // in the order of the components, of hosts that both plans have first
 	disk, final map[place]render.File
-	prepares    bool // objects are written again
+	placed      map[place]bool // programs that are put while what starts them is stopped
+	prepares    bool           // objects are written again
 }
 
 // minorChanges reports whether the servers of a side are of another minor afterwards.
@@ -198,6 +203,7 @@ func (b *builder) start(phase Phase, changes []change, wait bool) {
 func (b *builder) startOne(phase Phase, c change, wait bool) {
 	host, name := c.is.Component.Host, c.is.Component.Name
 	b.stopOne(phase, c.was, wait)
+	b.programInPlace(phase, c)
 	for _, f := range c.is.Beside {
 		b.put(phase, host, f, nil, nil)
 	}

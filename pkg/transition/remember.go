@@ -8,13 +8,18 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 )
 
-// remind gives the objects of an action what the journal knows of their hand-over.
-func remind(t *Transition, records []Record, a *Action) *Action {
+// remind gives the objects of an action what the journal knows of their hand-over, and a program what was in its place.
+func remind(t *Transition, records []Record, s *Step, a *Action) *Action {
 	if a == nil {
 		return nil
 	}
 	informed := *a
 	informed.Objects = about(t, records, a.Objects)
+	if a.Program != nil {
+		p := *a.Program
+		p.Before = before(records, s.ID)
+		informed.Program = &p
+	}
 	informed.Before, informed.After = slices.Clone(a.Before), slices.Clone(a.After)
 	for _, checks := range [][]Check{informed.Before, informed.After} {
 		for i := range checks {
@@ -22,6 +27,21 @@ func remind(t *Transition, records []Record, a *Action) *Action {
 		}
 	}
 	return &informed
+}
+
+// before is what was in the place of a program when its step began for the first time since it was undone.
+func before(records []Record, step string) *string {
+	var known *string
+	for _, r := range records {
+		switch {
+		case r.Step != step:
+		case r.Event == Undone:
+			known = nil
+		case r.Event == Begun && known == nil:
+			known = r.Before
+		}
+	}
+	return known
 }
 
 func about(t *Transition, records []Record, o *Objects) *Objects {

@@ -20,6 +20,8 @@ type Runner interface {
 	// Keep returns where the record of a hand-over lies and what it says; it begins one where there is none. Nil where
 	// none is kept.
 	Keep(ctx context.Context, host string, o *Objects) (*handover.Known, error)
+	// Digest returns the SHA-256 of a program, "" where there is none at the path.
+	Digest(ctx context.Context, host, path string) (string, error)
 }
 
 // Performer is a Runner of hosts that are given an action as a whole, with what is checked before and after it: what
@@ -52,6 +54,8 @@ type Record struct {
 	Looked *Looked `json:"looked,omitempty"`
 	// Kept is the record of what a step hands over.
 	Kept *handover.Known `json:"kept,omitempty"`
+	// Before is the digest of what a step found in the place of a program, "" for nothing.
+	Before *string `json:"before,omitempty"`
 }
 
 // Journal keeps records: *journal.Journal[Record].
@@ -160,7 +164,7 @@ func carryOut(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	a = remind(t, j.Records(), a)
+	a = remind(t, j.Records(), s, a)
 	note := func(event Event) error {
 		record := Record{Step: s.ID, Event: event}
 		if a != nil && a.Kind == HandOver {
@@ -172,12 +176,21 @@ func carryOut(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, 
 				record.Kept.Digest = "" // it changes from here on
 			}
 		}
+		if a != nil && a.Kind == PutProgram && event == Begun {
+			if record.Before = a.Program.Before; record.Before == nil {
+				found, err := r.Digest(ctx, s.Host, a.Program.Path)
+				if err != nil {
+					return fmt.Errorf("step %s, %s on %s: %w", s.ID, s.Title, s.Host, err)
+				}
+				record.Before = &found
+			}
+		}
 		return j.Append(record)
 	}
 	if err := note(before); err != nil {
 		return err
 	}
-	a = remind(t, j.Records(), a)
+	a = remind(t, j.Records(), s, a)
 	p(s, before)
 	if a != nil {
 		if err := performOn(ctx, r, s.Host, a); err != nil {

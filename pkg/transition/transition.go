@@ -94,8 +94,11 @@ const (
 	RemoveFile Kind = "remove file"
 	StartUnit  Kind = "start unit"
 	StopUnit   Kind = "stop unit"
-	Snapshot   Kind = "snapshot store"
-	Release    Kind = "release" // takes Marks out of the API
+	// PutProgram puts Program into its place, and keeps what was there; RemoveProgram puts that back, or removes it.
+	PutProgram    Kind = "put program"
+	RemoveProgram Kind = "remove program"
+	Snapshot      Kind = "snapshot store"
+	Release       Kind = "release" // takes Marks out of the API
 	// ChangeKubelet puts File, a drop-in of Unit, and restarts the unit; RestoreKubelet removes it and does the same.
 	// Before, they record the pods of Node and predict what restarts.
 	ChangeKubelet  Kind = "change kubelet"
@@ -137,14 +140,15 @@ type Action struct {
 	Before []Check `json:"before,omitempty"`
 	// First is done before it, after Before, where the two belong together: a process that is killed in between does
 	// both again.
-	First *Action     `json:"first,omitempty"`
-	After []Check     `json:"after,omitempty"`
-	File  *File       `json:"file,omitempty"` // of PutFile; of RemoveFile, the file that is removed
-	Was   *File       `json:"was,omitempty"`  // of PutFile: what it replaces, nil for none
-	Unit  string      `json:"unit,omitempty"`
-	Store *plan.Store `json:"store,omitempty"`
-	Marks *Marks      `json:"marks,omitempty"`
-	Node  *Node       `json:"node,omitempty"`
+	First   *Action     `json:"first,omitempty"`
+	After   []Check     `json:"after,omitempty"`
+	File    *File       `json:"file,omitempty"` // of PutFile; of RemoveFile, the file that is removed
+	Was     *File       `json:"was,omitempty"`  // of PutFile: what it replaces, nil for none
+	Unit    string      `json:"unit,omitempty"`
+	Program *Binary     `json:"program,omitempty"` // of PutProgram and RemoveProgram
+	Store   *plan.Store `json:"store,omitempty"`
+	Marks   *Marks      `json:"marks,omitempty"`
+	Node    *Node       `json:"node,omitempty"`
 	// Workload is what ApplyObjects and RemoveObjects are about.
 	Workload *Workload `json:"workload,omitempty"`
 	Member   *Member   `json:"member,omitempty"`  // of RestoreMember and PutBackMember
@@ -212,12 +216,23 @@ type File struct {
 	Data []byte      `json:"data"`
 }
 
+// Binary is the file of a program on a host, and where it comes from.
+type Binary struct {
+	Path   string `json:"path"`            // absolute and clean
+	SHA256 string `json:"sha256"`          // of the program
+	File   string `json:"file"`            // of the host, or of the image
+	Image  string `json:"image,omitempty"` // by digest; "" for a file of the host
+	// Before is the digest of what was at the path before, "" for nothing; nil where that is not known. The journal
+	// knows it when a step is undone; of no plan.
+	Before *string `json:"before,omitempty"`
+}
+
 // CheckKind is what a check asks.
 type CheckKind string
 
 const (
 	FileIs      CheckKind = "file is"       // File, content and mode, or absent when it is nil
-	Executable  CheckKind = "program"       // Path is there and executable
+	Executable  CheckKind = "program"       // Path is there and executable, and of SHA256 where that is said
 	Certificate CheckKind = "certificate"   // is there, valid, and for these names
 	Ready       CheckKind = "ready"         // the probe is answered, and an API server is of Version
 	Gone        CheckKind = "gone"          // no process listens there
@@ -251,11 +266,12 @@ const (
 
 // Check is what is verified on a host.
 type Check struct {
-	Kind  CheckKind   `json:"kind"`
-	Path  string      `json:"path,omitempty"`
-	File  *File       `json:"file,omitempty"`
-	Probe *plan.Probe `json:"probe,omitempty"`
-	CA    string      `json:"ca,omitempty"` // path of the certificate by which the probe's server is known
+	Kind   CheckKind   `json:"kind"`
+	Path   string      `json:"path,omitempty"`
+	SHA256 string      `json:"sha256,omitempty"`
+	File   *File       `json:"file,omitempty"`
+	Probe  *plan.Probe `json:"probe,omitempty"`
+	CA     string      `json:"ca,omitempty"` // path of the certificate by which the probe's server is known
 	// Cert and Key are paths of the client certificate with which the probe's server is queried; "" for none.
 	Cert    string   `json:"cert,omitempty"`
 	Key     string   `json:"key,omitempty"`

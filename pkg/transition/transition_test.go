@@ -88,6 +88,9 @@ func journeys(t *testing.T) map[string][2]Setup {
 	pairs["install with nodes"] = [2]Setup{{}, both}
 	pairs["a node to none"] = [2]Setup{first, {}}
 	pairs["kubelets there newer"] = [2]Setup{at("version: 1.33.1, nodes: [" + one + "]"), first}
+	for name, journey := range programJourneys(t) {
+		pairs[name] = journey
+	}
 	pairs["hand over"] = [2]Setup{handing(t, splitExample, "", render.StaticPod),
 		handing(t, splitExample, "deployments.apps", render.StaticPod)}
 	pairs["hand over, of units"] = [2]Setup{handing(t, splitExample, "", render.Systemd),
@@ -136,6 +139,7 @@ func eachJourney(t *testing.T, test func(t *testing.T, from, to Setup, tr *Trans
 type cluster struct {
 	files   map[place]render.File
 	units   map[place]bool
+	digests map[place]string // of programs
 	records []Record
 	left    int // calls until it dies; negative: never
 	watch   func()
@@ -183,6 +187,10 @@ func (c *cluster) Keep(_ context.Context, _ string, o *Objects) (*handover.Known
 	return &kept, c.call()
 }
 
+func (c *cluster) Digest(_ context.Context, host, path string) (string, error) {
+	return c.digests[place{host, path}], c.call()
+}
+
 func (c *cluster) Do(_ context.Context, host string, a *Action) error {
 	if err := c.call(); err != nil {
 		return err
@@ -222,6 +230,10 @@ func (c *cluster) Do(_ context.Context, host string, a *Action) error {
 		c.units[place{host, a.Unit}] = true
 	case StopUnit:
 		delete(c.units, place{host, a.Unit})
+	case PutProgram, RemoveProgram:
+		if err := c.program(host, a); err != nil {
+			return err
+		}
 	}
 	if c.watch != nil {
 		c.watch()
@@ -249,7 +261,8 @@ func fileOf(f *File) render.File { return render.File{Path: f.Path, Mode: f.Mode
 
 func newCluster(t *testing.T, s Setup) *cluster {
 	t.Helper()
-	c := &cluster{files: map[place]render.File{}, units: map[place]bool{}, left: -1}
+	c := &cluster{files: map[place]render.File{}, units: map[place]bool{},
+		digests: digestsOf(t, s), left: -1}
 	parts, err := partsOf(s, c.files)
 	if err != nil {
 		t.Fatal(err)
@@ -270,6 +283,11 @@ func differs(a, b *cluster) string {
 	for at, f := range a.files {
 		if other, there := b.files[at]; !there || !bytes.Equal(f.Data, other.Data) || f.Mode != other.Mode {
 			return fmt.Sprintf("%s is there: %v", at, there)
+		}
+	}
+	for at, digest := range b.digests {
+		if a.digests[at] != digest {
+			return fmt.Sprintf("program %s is %q, want %q", at, a.digests[at], digest)
 		}
 	}
 	if len(a.files) != len(b.files) {
@@ -318,7 +336,8 @@ func TestKilledAnywhereItGoesOnOrBack(t *testing.T) {
 		start, end := newCluster(t, from), newCluster(t, to)
 		stride := 11
 		if strings.HasSuffix(t.Name(), "split-1.15-1.36.yaml_flags_of_units") ||
-			strings.Contains(t.Name(), "modern_1.24_to_1.36") || strings.HasSuffix(t.Name(), "/retire_units") {
+			strings.Contains(t.Name(), "modern_1.24_to_1.36") ||
+			strings.HasSuffix(t.Name(), "/programs_in_their_places") || strings.HasSuffix(t.Name(), "/retire_units") {
 			stride = 1
 		}
 		for at := 0; ; at += stride {
@@ -334,6 +353,7 @@ func TestKilledAnywhereItGoesOnOrBack(t *testing.T) {
 			points++
 			copied := func() *cluster {
 				return &cluster{files: maps.Clone(killed.files), units: maps.Clone(killed.units),
+					digests: maps.Clone(killed.digests),
 					records: slices.Clone(killed.records), left: -1}
 			}
 			on, back, twice := copied(), copied(), copied()

@@ -15,11 +15,13 @@ import (
 type Upkeep struct {
 	Name string `json:"name"`
 	// Unit runs it, "" for a static pod. Program is what the unit starts, Args are its arguments.
-	Unit    string   `json:"unit,omitempty"`
-	Program string   `json:"program,omitempty"`
-	Args    []string `json:"args,omitempty"`
-	Image   string   `json:"image,omitempty"` // of a static pod
-	Version string   `json:"version,omitempty"`
+	Unit    string `json:"unit,omitempty"`
+	Program string `json:"program,omitempty"`
+	// ProgramSHA256 is what the plan says of that program, "" where it says nothing.
+	ProgramSHA256 string   `json:"programSHA256,omitempty"`
+	Args          []string `json:"args,omitempty"`
+	Image         string   `json:"image,omitempty"` // of a static pod
+	Version       string   `json:"version,omitempty"`
 	// Start are the files that start it, and that it is started anew for. Beside are what it reads.
 	Start  []File  `json:"start,omitempty"`
 	Beside []File  `json:"beside,omitempty"`
@@ -43,6 +45,7 @@ func UpkeepOf(s Setup, host string) ([]Upkeep, error) {
 			continue
 		}
 		u := Upkeep{Name: c.Name, Unit: p.Unit, Program: p.Program, Version: c.Version, Ready: b.ready(s.Plan, c)}
+		u.ProgramSHA256 = digestOf(s.Plan, host, u.Program)
 		for _, a := range c.Args {
 			u.Args = append(u.Args, a.String())
 		}
@@ -63,7 +66,8 @@ func UpkeepOf(s Setup, host string) ([]Upkeep, error) {
 	}
 	if k, ok := kubelets[host]; ok {
 		kept = append(kept, Upkeep{Name: "kubelet", Unit: k.node.Unit, Program: k.node.Program,
-			Version: k.version.String(), Start: []File{*stored(k.dropIn)}, Beside: []File{*stored(k.kubeconfig)}})
+			ProgramSHA256: digestOf(s.Plan, host, k.node.Program), Version: k.version.String(),
+			Start: []File{*stored(k.dropIn)}, Beside: []File{*stored(k.kubeconfig)}})
 	}
 	return kept, nil
 }
@@ -97,6 +101,9 @@ func (u *Upkeep) Validate() error {
 	}
 	if u.Program != "" && (!path.IsAbs(u.Program) || path.Clean(u.Program) != u.Program) {
 		return fmt.Errorf("component %s: program %q: want an absolute and clean path", u.Name, u.Program)
+	}
+	if u.ProgramSHA256 != "" && (u.Program == "" || !spec.IsSHA256(u.ProgramSHA256)) {
+		return fmt.Errorf("component %s: program %q, %q: want one with a digest", u.Name, u.Program, u.ProgramSHA256)
 	}
 	for _, f := range slices.Concat(u.Start, u.Beside) {
 		if err := (&Action{Kind: PutFile, File: &f}).validate(); err != nil {

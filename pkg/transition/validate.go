@@ -56,7 +56,8 @@ func (t *Transition) Validate() error {
 
 // back are the kinds that may be the inverse of one.
 var back = map[Kind][]Kind{PutFile: {PutFile, RemoveFile}, RemoveFile: {PutFile}, StartUnit: {StopUnit},
-	StopUnit: {StartUnit}, ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet},
+	StopUnit: {StartUnit}, PutProgram: {RemoveProgram},
+	ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet},
 	HandOver: {HandBack}, CopyRoles: {RemoveRoles, CopyRoles}, RemoveRoles: {CopyRoles}, RaiseStore: {LowerStore},
 	LowerStore: {RaiseStore}, ClearEndpoints: {ClearEndpoints}, AddRanges: {RemoveRanges}}
 
@@ -100,6 +101,8 @@ func (a *Action) object() string {
 		return a.Members.Store.Name
 	case a.Masters != nil:
 		return a.Masters.Endpoints.Name
+	case a.Program != nil:
+		return a.Program.Path
 	case a.Ranges != nil:
 		return strings.Join(a.Ranges.CIDRs, ",")
 	}
@@ -113,6 +116,10 @@ func (a *Action) changes() string {
 		return "put " + a.File.Path
 	case RemoveFile:
 		return "remove " + a.File.Path
+	case PutProgram:
+		return "put program " + a.Program.Path
+	case RemoveProgram:
+		return "remove program " + a.Program.Path
 	case StartUnit:
 		return "start " + strings.TrimSuffix(a.Unit, ".service")
 	case StopUnit:
@@ -191,6 +198,10 @@ func (a *Action) validate() error {
 		if err := a.validateUnit(); err != nil {
 			return err
 		}
+	case PutProgram, RemoveProgram:
+		if err := a.Program.validate(); err != nil {
+			return err
+		}
 	case Snapshot:
 		if a.Store == nil || !spec.IsLabel(a.Store.Name) {
 			return errors.New("has no store with a DNS label as its name")
@@ -263,7 +274,8 @@ func (a *Action) validate() error {
 		}
 		noNode := slices.Contains(aboutNodes, c.Kind) && (c.Node == nil || !spec.IsNodeName(c.Node.Name)) ||
 			c.Kind == NodePods && !spec.IsLabel(c.Node.Record) || c.Kind == Budgets && len(c.Asked) == 0
-		incomplete := noNode || c.Kind == Certificate && c.Certificate == nil ||
+		noDigest := c.SHA256 != "" && (c.Kind != Executable || !spec.IsSHA256(c.SHA256))
+		incomplete := noNode || noDigest || c.Kind == Certificate && c.Certificate == nil ||
 			(c.Kind == Ready || c.Kind == Gone) && c.Probe == nil || c.Kind == StoresAgree && c.Map == nil ||
 			c.Kind == MayRewrite && (c.Map == nil || c.Rewrite.validate() != nil) ||
 			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0) ||

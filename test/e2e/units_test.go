@@ -128,6 +128,10 @@ func (u *unitHosts) Look(ctx context.Context, host string, w *transition.Watch) 
 	return u.Host.Look(ctx, host, w)
 }
 
+func (u *unitHosts) Digest(ctx context.Context, host, path string) (string, error) {
+	return u.Host.Digest(ctx, host, path)
+}
+
 func (u *unitHosts) Keep(ctx context.Context, host string, o *transition.Objects) (*handover.Known, error) {
 	return u.Host.Keep(ctx, host, o)
 }

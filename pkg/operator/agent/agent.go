@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubefusion/fusionctl/internal/pause"
+	"github.com/kubefusion/fusionctl/internal/registry"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/transition"
@@ -44,6 +45,7 @@ type Options struct {
 	State       string        // directory in which files that were put back are kept as they were
 	Snapshots   string        // directory of the snapshots of stores
 	Lock        string        // file that is locked while something is changed on this machine
+	Credentials string        // file with those of registries that have programs; "" for none
 	Every       time.Duration // how often what is there is compared with the plan
 	Program     string        // version of this program
 	Log         *slog.Logger
@@ -324,7 +326,8 @@ func (a *agent) do(ctx context.Context, t *api.HostTask) remote.Answer {
 	limit := r.Limit(wait)
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it is still at work after %s", limit))
 	defer cancel()
-	here := &local.Host{Rehearsal: a.Rehearsal, Snapshots: a.Snapshots, Wait: wait}
+	here := &local.Host{Rehearsal: a.Rehearsal, Snapshots: a.Snapshots, Wait: wait,
+		Images: &registry.Client{Credentials: a.Credentials}}
 	here.ByHand = func(text string) error {
 		if t.ByHand {
 			return nil
@@ -364,6 +367,9 @@ func validate(r *remote.Request) error {
 	var checks []transition.Check
 	if r.Check != nil {
 		checks = append(checks, *r.Check)
+	}
+	if r.Digest != "" {
+		checks = append(checks, transition.Check{Kind: transition.FileIs, Path: r.Digest}) // an absolute and clean path
 	}
 	if r.Keep != nil {
 		checks = append(checks, transition.Check{Kind: transition.MayGo, Objects: r.Keep})
@@ -457,9 +463,12 @@ func (a *agent) component(ctx context.Context, u *transition.Upkeep, repair bool
 	}
 	c.Drift = found.Differs()
 	c.ProgramDigest = found.Program
+	if found.ProgramDiffers != "" {
+		c.Drift = append(c.Drift, found.ProgramDiffers)
+	}
 	if c.RecordedDigest == "" {
 		c.RecordedDigest = c.ProgramDigest
-	} else if u.Version != "" && c.ProgramDigest != "" && c.ProgramDigest != c.RecordedDigest {
+	} else if u.ProgramSHA256 == "" && u.Version != "" && c.ProgramDigest != "" && c.ProgramDigest != c.RecordedDigest {
 		c.Drift = append(c.Drift, fmt.Sprintf("%s: is another program of the same version than the recorded one",
 			u.Program))
 	}

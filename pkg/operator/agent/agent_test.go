@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -463,6 +464,36 @@ func TestWhatOthersChangeIsReportedOrPutBack(t *testing.T) {
 	}
 }
 
+// ends has a transition come to its end, or go back, while the operator's clock goes on.
+func (w *world) ends() *api.FusedControlPlane {
+	w.t.Helper()
+	past := len(w.object().Status.History)
+	for n := 0; n < 500 && len(w.object().Status.History) == past; n++ {
+		w.reconcile()
+		if w.object().Status.Phase == api.Waiting {
+			w.approve()
+		}
+		w.now = w.now.Add(4 * time.Second)
+		for _, host := range w.hosts {
+			w.turn(host)
+			h := w.host(host) // as if its clock were the operator's
+			h.Status.Seen = metav1.NewTime(w.now)
+			if h.Status.Task != nil && h.Status.Task.Ended != nil {
+				at := metav1.NewTime(w.now)
+				h.Status.Task.Ended = &at
+			}
+			if err := w.client.Status().Update(w.t.Context(), h); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	f := w.object()
+	if len(f.Status.History) == past {
+		w.t.Fatalf("the transition does not end: %+v", f.Status)
+	}
+	return f
+}
+
 // TestAFileOfAnotherIsNoStep: a host that is not as the transition begins stops it before anything changes, and it goes
 // back by itself; the status says which file of which host.
 func TestAFileOfAnotherIsNoStep(t *testing.T) {
@@ -479,27 +510,7 @@ func TestAFileOfAnotherIsNoStep(t *testing.T) {
 	if err := os.WriteFile(file, []byte("another"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ended := func() bool { return len(w.object().Status.History) > 0 }
-	for n := 0; n < 500 && !ended(); n++ {
-		w.reconcile()
-		if w.object().Status.Phase == api.Waiting {
-			w.approve()
-		}
-		w.now = w.now.Add(4 * time.Second)
-		for _, host := range w.hosts {
-			w.turn(host)
-			h := w.host(host) // as if its clock were the operator's
-			h.Status.Seen = metav1.NewTime(w.now)
-			if h.Status.Task != nil && h.Status.Task.Ended != nil {
-				at := metav1.NewTime(w.now)
-				h.Status.Task.Ended = &at
-			}
-			if err := w.client.Status().Update(t.Context(), h); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	f := w.object()
+	f := w.ends()
 	if len(f.Status.History) != 1 || !strings.Contains(f.Status.History[0].Error, filepath.Base(file)) {
 		t.Fatalf("history %+v", f.Status.History)
 	}
@@ -815,5 +826,103 @@ func TestADeniedHostIsShutOut(t *testing.T) {
 	w.reconcile()
 	if !bound() {
 		t.Error("a host that is not denied any more has no role")
+	}
+}
+
+// TestProgramsComeFromADirectory: those of an edit are put before anything stops, and recorded by their digest; one
+// that others change is reported, and never replaced; one of another digest goes back, and leaves nothing behind.
+// Operator and agents are killed now and then.
+func TestProgramsComeFromADirectory(t *testing.T) {
+	w := newWorld(t, render.Systemd, map[string]any{"repair": "Repair"})
+	w.runs(nil)
+	const wanted = "the program of 1.36.4"
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(wanted)))
+	at := func(host, version string) string {
+		return filepath.Join(w.dir, host, "opt/kubernetes", version, "bin/kube-apiserver")
+	}
+	for _, host := range w.hosts {
+		for _, version := range []string{"1.36.4", "1.36.5"} {
+			source := filepath.Join(w.dir, host, "srv", version, "kube-apiserver")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(source), 0o755),
+				os.WriteFile(source, []byte(wanted), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	upgrade := func(version, sum string) {
+		spec, modern := map[string]json.RawMessage{}, map[string]any{}
+		if err := errors.Join(json.Unmarshal(w.object().Spec, &spec),
+			json.Unmarshal(spec["modern"], &modern)); err != nil {
+			t.Fatal(err)
+		}
+		modern["version"] = version
+		w.edit(map[string]any{"modern": modern, "programs": []any{map[string]any{"sha256": sum,
+			"path": "/opt/kubernetes/" + version + "/bin/kube-apiserver",
+			"file": "/srv/" + version + "/kube-apiserver"}}})
+		for _, host := range w.hosts {
+			if err := os.Remove(at(host, version)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	killed := func(turn int) {
+		if turn%5 != 3 {
+			return
+		}
+		w.restart()
+		for _, host := range w.hosts {
+			w.agents[host].breakOff()
+			w.startAgent(host)
+		}
+	}
+	upgrade("1.36.4", sum)
+	w.runs(killed)
+	looks := func() {
+		for range 3 {
+			w.reconcile()
+			for _, host := range w.hosts {
+				w.turn(host)
+			}
+		}
+		w.reconcile()
+	}
+	looks()
+	for _, host := range w.hosts {
+		info, err := os.Stat(at(host, "1.36.4"))
+		if err != nil || info.Mode().Perm() != 0o755 {
+			t.Fatalf("the program on %s: %v, %v", host, info, err)
+		}
+		if !slices.ContainsFunc(w.host(host).Status.Components, func(c api.HostComponent) bool {
+			return c.Name == "kube-apiserver-modern" && c.ProgramDigest == sum && len(c.Drift) == 0
+		}) {
+			t.Errorf("the record on %s: %+v", host, w.host(host).Status.Components)
+		}
+	}
+	changed := at(w.hosts[0], "1.36.4")
+	if err := os.WriteFile(changed, []byte("another"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	looks()
+	degraded := meta.FindStatusCondition(w.object().Status.Conditions, api.ConditionDegraded)
+	if degraded == nil || degraded.Reason != "Drift" || !strings.Contains(degraded.Message, "and the plan "+sum) {
+		t.Errorf("another program in its place: %+v", degraded)
+	}
+	if data, err := os.ReadFile(changed); string(data) != "another" {
+		t.Errorf("the program is %q, %v: it was replaced", data, err)
+	}
+	if err := os.WriteFile(changed, []byte(wanted), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	other := strings.Repeat("0", 64)
+	upgrade("1.36.5", other)
+	f := w.ends()
+	if !strings.Contains(f.Status.History[0].Error, "has the SHA-256 "+sum+", want "+other) {
+		t.Errorf("history %+v, want the digests", f.Status.History)
+	}
+	for _, host := range w.hosts {
+		if entries, err := os.ReadDir(filepath.Dir(at(host, "1.36.5"))); err != nil || len(entries) > 4 ||
+			slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.Contains(e.Name(), "apiserver") }) {
+			t.Errorf("left on %s: %v, %v", host, entries, err)
+		}
 	}
 }

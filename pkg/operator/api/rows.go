@@ -117,6 +117,11 @@ func rows() map[string]row {
 				"backup saves the stores there"},
 		}},
 
+		"Spec.programs": {maxItems: 4 * limitItems},
+		"Program.path":  neededPath, "Program.file": neededPath,
+		"Program.sha256": {required: true, pattern: spec.SHA256Pattern},
+		"Program.image":  {pattern: `^$|@sha256:[0-9a-f]{64}$`},
+
 		"Operation.windows": {maxItems: limitItems},
 		"Window.schedule":   {required: true, minLength: 1},
 		"Window.duration":   {required: true, pattern: `^([0-9]+(\.[0-9]+)?(h|m|s))+$`},

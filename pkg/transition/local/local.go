@@ -26,6 +26,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/pause"
+	"github.com/kubefusion/fusionctl/internal/registry"
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
@@ -38,6 +39,8 @@ type Host struct {
 	Rehearsal string
 	Snapshots string        // directory of the snapshots
 	Wait      time.Duration // how long a component may take to start or to stop
+	// Images reads programs of images; nil for a client without credentials.
+	Images *registry.Client
 	// ByHand returns nil once a person has done what the text says.
 	ByHand func(text string) error
 }
@@ -57,6 +60,10 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return h.put(ctx, host, a.File, a.Was)
 	case transition.RemoveFile:
 		return h.remove(host, a.File)
+	case transition.PutProgram:
+		return h.putProgram(ctx, host, a.Program)
+	case transition.RemoveProgram:
+		return h.removeProgram(host, a.Program)
 	case transition.ChangeKubelet, transition.RestoreKubelet:
 		return h.changeKubelet(ctx, host, a)
 	}
@@ -192,11 +199,7 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 	case transition.FileIs:
 		return fileIs(h.place(host, c.Path), c.File)
 	case transition.Executable:
-		info, err := os.Stat(c.Path)
-		if err == nil && (info.IsDir() || info.Mode()&0o111 == 0) {
-			err = fmt.Errorf("%s: is no program", c.Path)
-		}
-		return err
+		return executable(c)
 	case transition.Certificate:
 		return certificate(c.Certificate, time.Now())
 	case transition.Ready:

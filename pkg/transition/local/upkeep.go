@@ -40,6 +40,8 @@ type programSum struct {
 type Found struct {
 	Files   []FoundFile
 	Program string // SHA-256 of the program of a unit, "" where there is none
+	// ProgramDiffers says how it is not the program that the plan has, "" when it is, or the plan does not say.
+	ProgramDiffers string
 	// Stopped: the unit is not active. Problem is why the component does not serve, "" when it does.
 	Stopped bool
 	Problem string
@@ -86,6 +88,10 @@ func (k *Keeper) Look(ctx context.Context, host string, u *transition.Upkeep) Fo
 		var err error
 		if found.Program, err = k.program(k.Host.place(host, u.Program)); err != nil {
 			problems = append(problems, err)
+		}
+		if u.ProgramSHA256 != "" && found.Program != "" && found.Program != u.ProgramSHA256 {
+			found.ProgramDiffers = fmt.Sprintf("%s: has the SHA-256 %s, and the plan %s: transitions alone replace "+
+				"programs", u.Program, found.Program, u.ProgramSHA256)
 		}
 	}
 	if u.Unit != "" && k.Host.Rehearsal == "" {

@@ -32,7 +32,9 @@ const secret fs.FileMode = 0o600
 var taskOf = map[transition.Kind]string{
 	transition.PutFile: "put-file", transition.RemoveFile: "remove-file", transition.StartUnit: "start-unit",
 	transition.StopUnit: "stop-unit", transition.Snapshot: "snapshot", transition.RunChecks: "nothing",
-	transition.ByHand: "by-hand",
+	transition.ByHand: "by-hand", transition.PutProgram: "put-program",
+	// A playbook has no journal that knows what was in the place of a program before: what was put there stays.
+	transition.RemoveProgram: "nothing",
 }
 
 // checkOf are the tasks of each kind of check.
@@ -157,6 +159,10 @@ func (b *builder) task(s transition.Step, a *transition.Action) (any, error) {
 		sum := b.content(a.File.Data)
 		step = append(step, "path", unsafe(a.File.Path), "mode", fmt.Sprintf("%04o", a.File.Mode.Perm()), "sha256", sum)
 	}
+	if p := a.Program; p != nil {
+		step = append(step, "path", unsafe(p.Path), "sha256", p.SHA256, "source", unsafe(p.File), "image",
+			unsafe(p.Image))
+	}
 	if a.Was != nil {
 		step = append(step, "was", b.content(a.Was.Data))
 	}
@@ -193,6 +199,9 @@ func (b *builder) checks(list []transition.Check) ([]any, error) {
 		check := mapping{"kind", name, "hint", unsafe(c.Hint)}
 		if c.Path != "" {
 			check = append(check, "path", unsafe(c.Path))
+		}
+		if c.SHA256 != "" {
+			check = append(check, "sha256", c.SHA256)
 		}
 		if c.File != nil {
 			check = append(check, "sha256", b.content(c.File.Data))

@@ -3,8 +3,10 @@ package playbook_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -377,6 +379,57 @@ func TestEveryProcessIsLookedAt(t *testing.T) {
 		if got := ask(step.args, step.others); got != step.want {
 			t.Errorf("with %q, %q but %q: %q, want %q", step.words, step.args, step.others, got, step.want)
 		}
+	}
+}
+
+// TestProgramsAreCopiedByTheirDigest by Ansible itself: one that is another one stops the run, and nothing is put.
+func TestProgramsAreCopiedByTheirDigest(t *testing.T) {
+	dir := t.TempDir()
+	source, place := filepath.Join(dir, "source"), filepath.Join(dir, "opt/1.36.3/bin/kube-apiserver")
+	if err := os.WriteFile(source, []byte("program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sum, other := fmt.Sprintf("%x", sha256.Sum256([]byte("program"))), strings.Repeat("0", 64)
+	const image = "registry.example.com/x@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+	for _, c := range []struct{ sum, image, says, there string }{
+		{other, "", sum + ", want " + other, ""},
+		{sum, image, "Put " + source + " of image " + image, ""},
+		{sum, "", "", "program"},
+		{sum, image, "", "program"}, // it is there
+		{other, "", "has the SHA-256 " + sum + ", want " + other, "program"},
+	} {
+		program := &transition.Binary{Path: place, SHA256: c.sum, File: source, Image: c.image}
+		hosts := []transition.Host{{Name: "cp-1", Address: "10.0.0.1"}}
+		steps := transition.Transition{Hosts: hosts, Steps: []transition.Step{{
+			ID: "001", Phase: transition.Prepare, Host: "cp-1", Title: "put program " + place,
+			Do:   &transition.Action{Kind: transition.PutProgram, Program: program},
+			Undo: &transition.Action{Kind: transition.RemoveProgram, Program: program}}, {
+			ID: "002", Phase: transition.Prepare, Host: "cp-1", Title: "check", Do: &transition.Action{
+				Kind: transition.RunChecks, Before: []transition.Check{{Kind: transition.Executable, Path: place,
+					SHA256: c.sum}}}}}}
+		files, err := playbook.Files(steps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := t.TempDir()
+		for _, f := range files {
+			name := filepath.Join(at, f.Path)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+				os.WriteFile(name, f.Data, f.Mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := ansible(t, filepath.Join(at, playbook.Directory), "ansible-playbook", "-i", "inventory.yml", "-c",
+			"local", "-e", "ansible_become=false", "site.yml")
+		if (err == nil) != (c.says == "") || !strings.Contains(strings.Join(strings.Fields(out), " "), c.says) {
+			t.Errorf("%+v: %v, want %q\n%s", c, err, c.says, out)
+		}
+		if data, err := os.ReadFile(place); string(data) != c.there {
+			t.Errorf("%+v: the program is %q, %v", c, data, err)
+		}
+	}
+	if info, err := os.Stat(place); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("the program: %v, %v", info, err)
 	}
 }
 

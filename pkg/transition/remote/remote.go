@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
@@ -32,16 +33,19 @@ type Hello struct {
 	Host      transition.Host `json:"host"`
 	Snapshots string          `json:"snapshots"` // directory of the snapshots on that machine
 	Wait      time.Duration   `json:"wait"`      // how long a component may take to start or to stop
+	// Credentials is a file on that machine with those of registries, "" for none.
+	Credentials string `json:"credentials,omitempty"`
 }
 
-// Request is every further one: an action, alone or as a whole, a check, a look at stores or at the record of a
-// hand-over. One of them.
+// Request is every further one: an action, alone or as a whole, a check, a look at stores, at the record of a hand-over
+// or at a program. One of them.
 type Request struct {
 	Do      *transition.Action  `json:"do,omitempty"`
 	Perform *transition.Action  `json:"perform,omitempty"` // with its checks
 	Check   *transition.Check   `json:"check,omitempty"`
 	Look    *transition.Watch   `json:"look,omitempty"`
 	Keep    *transition.Objects `json:"keep,omitempty"`
+	Digest  string              `json:"digest,omitempty"` // of the program at this path
 }
 
 // Answer is one line for each request, after any number of those that say that it is at work. No error: done, or found.
@@ -52,6 +56,8 @@ type Answer struct {
 	// Seen is what stores showed of themselves, also beside an error.
 	Seen map[string]witness.Sight `json:"seen,omitempty"`
 	Kept *handover.Known          `json:"kept,omitempty"`
+	// Digest is that of a program, "" where there is none.
+	Digest string `json:"digest,omitempty"`
 	// Gone and Pods are the errors of those types, of which Error has the text.
 	Gone *handover.GoneError `json:"gone,omitempty"`
 	Pods *handover.PodsError `json:"pods,omitempty"`
@@ -79,6 +85,8 @@ func (r *Request) Answer(ctx context.Context, runner transition.Runner, host str
 		err = runner.Check(ctx, host, r.Check)
 	case r.Keep != nil:
 		a.Kept, err = runner.Keep(ctx, host, r.Keep)
+	case r.Digest != "":
+		a.Digest, err = runner.Digest(ctx, host, r.Digest)
 	case r.Look != nil:
 		a.Seen, err = runner.Look(ctx, host, r.Look)
 	}
@@ -176,7 +184,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open func(Hello) (t
 
 // of is how many things a request wants.
 func (r *Request) of() (n int) {
-	for _, wanted := range []bool{r.Do != nil, r.Perform != nil, r.Check != nil, r.Look != nil, r.Keep != nil} {
+	for _, wanted := range []bool{r.Do != nil, r.Perform != nil, r.Check != nil, r.Look != nil, r.Keep != nil,
+		r.Digest != ""} {
 		if wanted {
 			n++
 		}
@@ -253,6 +262,8 @@ type Hosts struct {
 	Hosts     []transition.Host // those that are reached
 	Snapshots string
 	Wait      time.Duration
+	// Credentials is a file on the hosts with those of registries, "" for none.
+	Credentials string
 	// Connect reaches a host.
 	Connect func(ctx context.Context, host transition.Host) (Connection, error)
 
@@ -287,6 +298,23 @@ func (h *Hosts) Look(ctx context.Context, host string, w *transition.Watch) (map
 func (h *Hosts) Keep(ctx context.Context, host string, o *transition.Objects) (*handover.Known, error) {
 	got, err := h.ask(ctx, host, Request{Keep: o})
 	return got.Kept, err
+}
+
+// Digest asks for that of a program.
+func (h *Hosts) Digest(ctx context.Context, host, path string) (string, error) {
+	got, err := h.ask(ctx, host, Request{Digest: path})
+	if err != nil {
+		return "", err
+	}
+	return got.Program()
+}
+
+// Program is the digest that an answer has of a program. Errors: it is none.
+func (a *Answer) Program() (string, error) {
+	if a.Digest != "" && !spec.IsSHA256(a.Digest) {
+		return "", fmt.Errorf("the digest %q of a program: want a SHA-256", clip(visible.Line(a.Digest)))
+	}
+	return a.Digest, nil
 }
 
 func (h *Hosts) ask(ctx context.Context, host string, r Request) (Answer, error) {
@@ -343,7 +371,7 @@ func (r *Request) Limit(wait time.Duration) time.Duration {
 		transition.Adopted,
 		transition.RolesMayGo, transition.RolesEqual}
 	moving := []transition.Kind{transition.Snapshot, transition.HandOver, transition.HandBack, transition.CopyRoles,
-		transition.SettleMember, transition.RewriteObjects,
+		transition.SettleMember, transition.RewriteObjects, transition.PutProgram,
 		transition.RemoveRoles}
 	var kinds []transition.Kind
 	var checks []transition.CheckKind
@@ -382,7 +410,7 @@ func (h *Hosts) agent(ctx context.Context, name string) (*agent, error) {
 	}
 	a := &agent{connection, bufio.NewScanner(connection)}
 	a.answers.Buffer(nil, LimitAnswerBytes)
-	got, err := a.exchange(ctx, Hello{Schema, h.Hosts[at], h.Snapshots, h.Wait}, h.Wait+limitWork)
+	got, err := a.exchange(ctx, Hello{Schema, h.Hosts[at], h.Snapshots, h.Wait, h.Credentials}, h.Wait+limitWork)
 	switch {
 	case err != nil:
 		return nil, err
@@ -504,4 +532,12 @@ func (b *Both) Keep(ctx context.Context, host string, o *transition.Objects) (*h
 		return b.Away.Keep(ctx, host, o)
 	}
 	return b.Here.Keep(ctx, host, o)
+}
+
+// Digest asks for that of a program.
+func (b *Both) Digest(ctx context.Context, host, path string) (string, error) {
+	if b.isAway(host) {
+		return b.Away.Digest(ctx, host, path)
+	}
+	return b.Here.Digest(ctx, host, path)
 }

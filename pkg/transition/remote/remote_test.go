@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,6 +78,20 @@ func (m *machine) Look(_ context.Context, host string, w *transition.Watch) (map
 		return seen, errors.New("store " + w.Stores[1].Name + ": does not answer")
 	}
 	return seen, nil
+}
+
+// Digest is that of a file, and none where there is none.
+func (m *machine) Digest(_ context.Context, _, path string) (string, error) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	text, there := m.files[path]
+	if !there {
+		return "", nil
+	}
+	if text == "foreign" {
+		return "none\x1b[2J", nil
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text))), nil
 }
 
 // Keep knows every record.
@@ -399,6 +414,8 @@ func (s slow) Do(ctx context.Context, _ string, _ *transition.Action) error {
 
 func (slow) Check(context.Context, string, *transition.Check) error { return nil }
 
+func (slow) Digest(context.Context, string, string) (string, error) { return "", nil }
+
 func (slow) Keep(context.Context, string, *transition.Objects) (*handover.Known, error) {
 	return nil, nil
 }
@@ -562,6 +579,8 @@ func (nothing) Check(context.Context, string, *transition.Check) error { return 
 func (nothing) Look(context.Context, string, *transition.Watch) (map[string]witness.Sight, error) {
 	return nil, nil
 }
+
+func (nothing) Digest(context.Context, string, string) (string, error) { return "", nil }
 
 func (nothing) Keep(context.Context, string, *transition.Objects) (*handover.Known, error) {
 	return nil, nil
