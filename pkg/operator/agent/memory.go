@@ -77,7 +77,7 @@ func (a *agent) remember(ctx context.Context, h *api.ControlPlaneHost) error {
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			a.memory = nil
-			return fmt.Errorf("reading %s: %w", file, err)
+			return fmt.Errorf("reading %s, by which a restored management cluster is known: %w", file, err)
 		}
 	}
 	now, why := a.memory.of(h)
