@@ -297,8 +297,9 @@ func loadPair(streams Streams, file string) (*plan.Runtime, error) {
 		return nil, err
 	}
 	if p.Legacy.Retired {
-		return nil, badInput(fmt.Errorf("%s: spec.legacy.retired: true: there is one API server, and nothing between two",
-			file), "clients are connected to the modern API server; fusionctl convert helps those of older versions")
+		err := fmt.Errorf("%s: spec.legacy.retired: true: there is one API server, and nothing between two", file)
+		return nil, badInput(err,
+			"clients are connected to the modern API server; fusionctl convert helps those of older versions")
 	}
 	return p.Runtime(), nil
 }

@@ -291,6 +291,9 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 			return strings.HasPrefix(path, pair.ManagedFields)
 		})
 	}
+	for _, kept := range b.kept {
+		o.Plan.Comes = append(o.Plan.Comes, kept.Keys...)
+	}
 	for _, key := range p.StartupWrites {
 		if set.Kept && key.Side == to.Other() {
 			o.Plan.Boot = append(o.Plan.Boot, key)

@@ -80,21 +80,6 @@ func TestCustomResourcesGoOver(t *testing.T) {
 				"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}})
 
 	before := customObjects(t, legacy, widgets, things)
-	seen := watchObjects(t, legacy, widgets)
-	tr := customSteps(t, p, func(o *transition.Access) {
-		server := map[pair.Side]*rig.APIServer{pair.Legacy: p.Legacy, pair.Modern: p.Modern}[o.Side]
-		o.Server, o.CA = server.URL, r.PKI.File("ca.crt")
-		var err error
-		o.Cert, o.Key, err = r.PKI.Client("joint", plan.JointControllers)
-		must(t, err)
-	})
-	host := &local.Host{Snapshots: t.TempDir() + "/records", Wait: time.Minute,
-		ByHand: func(string) error { return nil }}
-	j := new(remembered)
-	start := time.Now()
-	must(t, transition.Apply(t.Context(), &tr, host, j, nil))
-	t.Logf("handed over after %s", time.Since(start).Round(time.Millisecond))
-
 	same := func(when string, c *rig.Client) {
 		t.Helper()
 		now := customObjects(t, c, widgets, things)
@@ -115,6 +100,47 @@ func TestCustomResourcesGoOver(t *testing.T) {
 			}
 		}
 	}
+	tr := customSteps(t, p, func(o *transition.Access) {
+		server := map[pair.Side]*rig.APIServer{pair.Legacy: p.Legacy, pair.Modern: p.Modern}[o.Side]
+		o.Server, o.CA = server.URL, r.PKI.File("ca.crt")
+		var err error
+		o.Cert, o.Key, err = r.PKI.Client("joint", plan.JointControllers)
+		must(t, err)
+	})
+	host := &local.Host{Snapshots: t.TempDir() + "/records", Wait: time.Minute,
+		ByHand: func(string) error { return nil }}
+	// It turns round at every step, at some of which an API server is killed.
+	killed := map[string]*rig.APIServer{"hand customresourcedefinitions over to the modern side": p.Modern,
+		"hand what customresourcedefinitions define over to the modern side": p.Legacy}
+	for i := range tr.Steps {
+		at := &tr.Steps[i]
+		ctx, cancel := context.WithCancel(t.Context())
+		j := new(remembered)
+		err := transition.Apply(ctx, &tr, host, j, func(s *transition.Step, event transition.Event) {
+			switch {
+			case s.ID != at.ID:
+			case event == transition.Begun && killed[s.Title] != nil:
+				killed[s.Title].Kill()
+				killed[s.Title].Restart()
+			case event == transition.Done:
+				cancel()
+			}
+		})
+		cancel()
+		if last := i == len(tr.Steps)-1; (err == nil) != last || err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatalf("as far as %q: %v", at.Title, err)
+		}
+		must(t, transition.Undo(t.Context(), &tr, host, j, nil))
+		same("turned round at "+at.Title, legacy)
+		gone("turned round at "+at.Title, modern, widgets, things)
+	}
+
+	seen := watchObjects(t, legacy, widgets)
+	j := new(remembered)
+	start := time.Now()
+	must(t, transition.Apply(t.Context(), &tr, host, j, nil))
+	t.Logf("handed over after %s", time.Since(start).Round(time.Millisecond))
+
 	same("handed over", modern)
 	gone("handed over", legacy, widgets, things, defs+"/widgets.example.test")
 	if deleted := seen(); len(deleted) > 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd"
@@ -126,11 +127,12 @@ func (j *Job) allThere(items []item, rec *Record) bool {
 type reference struct {
 	from, suffix string // the key, or the beginning of the keys among which one has this end
 	missing      string // what is said where there is none
+	here         bool   // it is nothing new where this side has none either
 }
 
 // missing says what an object names that is not in the other store.
 func (j *Job) missing(ctx context.Context, i *item) (problems []string, err error) {
-	if i.resource.Kind != ingress || j.Back && i.there != nil {
+	if i.resource.Kind == "" || j.Back && i.there != nil {
 		return nil, nil
 	}
 	object, err := objects.Decode(i.entry.Value)
@@ -138,7 +140,12 @@ func (j *Job) missing(ctx context.Context, i *item) (problems []string, err erro
 		return nil, nil // judge says so
 	}
 	for _, named := range references(i, object) {
-		there, err := j.refers(ctx, named)
+		there, err := j.refers(ctx, j.To, named)
+		if resource, _, _ := strings.Cut(named.from, "/"); err == nil && !there && named.here {
+			here := false
+			here, err = j.refers(ctx, j.From, named)
+			there = !here || slices.Contains(j.Comes, resource)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -200,10 +207,19 @@ func (j *Job) left(ctx context.Context, uids map[string]bool) error {
 
 const ingress = "Ingress"
 
-// references are what an Ingress names beside what both sides have: its class, and backends that are no Services.
-// Source: pkg/apis/networking of every version.
+// references are what an object names beside what both sides have: its class, and backends that are no Services, of an
+// Ingress; the class of the pods of a workload, without which none of them is admitted. Source: pkg/apis/networking and
+// plugin/pkg/admission/priority of every version.
 func references(i *item, object map[string]any) (all []reference) {
 	spec, _ := object["spec"].(map[string]any)
+	if class := priorityClass(spec); class != "" {
+		all = append(all, reference{from: "priorityclasses/" + class, here: true,
+			missing: "its pods are of the PriorityClass " + storage.Printable(class) + ", which is not there, so that " +
+				"none could be created: hand priority classes over before, or in the same transition"})
+	}
+	if i.resource.Kind != ingress {
+		return all
+	}
 	if class, _ := spec["ingressClassName"].(string); class != "" {
 		all = append(all, reference{from: "ingressclasses/" + class, missing: "is of the IngressClass " +
 			storage.Printable(class) + ", which is not there: create it through the other side first"})
@@ -236,14 +252,25 @@ func references(i *item, object map[string]any) (all []reference) {
 	return all
 }
 
-// refers reports whether what is named is in the other store.
-func (j *Job) refers(ctx context.Context, to reference) (found bool, err error) {
+// priorityClass is that of the pods of a workload; "" for none.
+func priorityClass(spec map[string]any) string {
+	if job, is := spec["jobTemplate"].(map[string]any); is {
+		spec, _ = job["spec"].(map[string]any)
+	}
+	template, _ := spec["template"].(map[string]any)
+	pod, _ := template["spec"].(map[string]any)
+	class, _ := pod["priorityClassName"].(string)
+	return class
+}
+
+// refers reports whether what is named is in a store.
+func (j *Job) refers(ctx context.Context, store NamedStore, to reference) (found bool, err error) {
 	from := j.Prefix + "/" + to.from
 	if to.suffix == "" {
-		entries, err := j.To.Read(ctx, []string{from})
+		entries, err := store.Read(ctx, []string{from})
 		return err == nil && entries[0] != nil, err
 	}
-	_, err = etcd.Entries(ctx, etcd.Store{Name: j.To.Name, Pager: j.To},
+	_, err = etcd.Entries(ctx, etcd.Store{Name: store.Name, Pager: store},
 		etcd.Request{From: from, To: etcd.PrefixEnd(from), KeysOnly: true}, func(e etcd.Entry) error {
 			found = found || strings.HasSuffix(string(e.Key), to.suffix)
 			return nil

@@ -98,6 +98,8 @@ type Plan struct {
 	Copy bool `json:"copy,omitempty"`
 	// Kept: the objects are there afterwards, and stay where they are for good. Back, the copies are removed.
 	Kept bool `json:"kept,omitempty"`
+	// Comes are keys of what the other side gets before, in the same transition.
+	Comes []string `json:"comes,omitempty"`
 	// Boot are keys of what API servers write by themselves, which does not go.
 	Boot []pair.BootKey `json:"boot,omitempty"`
 	// Definitions is the part of the key of definitions: what they define goes, and Resources are those.

@@ -98,3 +98,27 @@ func TestKeptOfBothSidesAlready(t *testing.T) {
 		t.Errorf("there are %s", keys(w.modern))
 	}
 }
+
+// TestPodsHaveTheirPriorityClassThere: without it the other side admits none of them.
+func TestPodsHaveTheirPriorityClassThere(t *testing.T) {
+	w := newWorld()
+	w.edit(w.core, replicas, `"replicas":2}`, `"replicas":2,"template":{"spec":{"priorityClassName":"gold"}}}`)
+	j := w.job(false)
+	if err := j.Check(t.Context()); err != nil {
+		t.Errorf("neither side has the class: %v", err)
+	}
+	w.core.put(gold, class("g1", 1000))
+	err := j.Check(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "of the PriorityClass gold, which is not there") {
+		t.Errorf("the legacy side alone has the class: %v", err)
+	}
+	j.Comes = []string{"priorityclasses"}
+	if err := j.Check(t.Context()); err != nil {
+		t.Errorf("with a class that comes before: %v", err)
+	}
+	j.Comes = nil
+	w.modern.put(gold, class("g1", 1000))
+	if err := j.Check(t.Context()); err != nil {
+		t.Errorf("with the class: %v", err)
+	}
+}

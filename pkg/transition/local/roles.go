@@ -237,9 +237,9 @@ func (h *Host) rolesEqual(ctx context.Context, r *transition.Roles) error {
 		if len(names) == 0 {
 			return nil
 		}
-		return h.ByHand(fmt.Sprintf("once roles decide at the modern API server, these bindings come into force, which "+
-			"clients have created there and nothing consults now. See that each may stay, or delete it:\n  %s",
-			strings.Join(names, "\n  ")))
+		const text = "once roles decide at the modern API server, these bindings come into force, which clients have " +
+			"created there and nothing consults now. See that each may stay, or delete it:"
+		return h.ByHand(text + "\n  " + strings.Join(names, "\n  "))
 	})
 }
 
