@@ -15,7 +15,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
+	"github.com/kubefusion/fusionctl/pkg/adopt"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -212,4 +214,46 @@ func (a *adoption) members(value string) string {
 		}
 	}
 	return value
+}
+
+// TestLoggedFlagsAreThoseThatWereGiven reads what the programs of releases log at their start: of some 150 flags those
+// are left that they were given.
+func TestLoggedFlagsAreThoseThatWereGiven(t *testing.T) {
+	t.Parallel()
+	client := []string{"--kubeconfig=/no/such.conf", "--v=2"} // they end where they look for it
+	for component, given := range map[string][]string{
+		kubever.APIServer: {"--authorization-mode=Node,RBAC", "--etcd-servers=http://127.0.0.1:1,http://127.0.0.1:2",
+			"--secure-port=0", // it ends where it looks at that
+			"--service-account-key-file=/etc/a.pub", "--service-account-key-file=/etc/b.pub",
+			"--service-cluster-ip-range=10.3.0.0/16", "--tls-sni-cert-key=/etc/x.crt,/etc/x.key", "--v=2"},
+		kubever.ControllerManager: append([]string{"--cluster-cidr=10.244.0.0/16", "--controllers=*,-nodelifecycle"},
+			client...),
+		kubever.Scheduler: client,
+	} {
+		for _, minor := range []kubever.Minor{15, 36} {
+			program, err := rig.Binary(component, minor)
+			must(t, err)
+			log, err := exec.CommandContext(t.Context(), program, given...).CombinedOutput()
+			if err == nil {
+				t.Fatalf("%s %s ends well, want an error: %s", component, minor, log)
+			}
+			running, err := adopt.ReadAll(fstest.MapFS{"journal.log": {Data: log}}, nil)
+			must(t, err)
+			p := running.Process(component)
+			if p == nil {
+				t.Errorf("%s %s is not found in its log: %s", component, minor, log)
+				continue
+			}
+			var got []string
+			args, _ := p.Args(minor)
+			for _, a := range args {
+				got = append(got, "--"+a.Name+"="+a.Value)
+			}
+			slices.Sort(got)
+			want := slices.Sorted(slices.Values(given))
+			if !slices.Equal(got, want) {
+				t.Errorf("%s %s: read %q, want %q", component, minor, got, want)
+			}
+		}
+	}
 }
