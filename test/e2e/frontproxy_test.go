@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,12 +13,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 
+	"github.com/kubefusion/fusionctl/internal/cli"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/pki"
@@ -61,14 +65,38 @@ func TestFrontProxyNamesAreBothSides(t *testing.T) {
 				modern.Args = append(slices.Clone(modern.Args), plan.Arg{Name: "requestheader-allowed-names",
 					Value: c.names})
 			}
-			a.start(modern).WaitReady()
+			server := a.start(modern)
+			server.WaitReady()
 			names := frontProxies(t, r, admin, c.published)
 			err := believes(t, proxy, made, names)
 			if refused := err != nil; refused != (c.names != "") {
 				t.Errorf("published %q; an extension API server answers the legacy side: %v", names, err)
 			}
+			found := liveFrontProxies(t, r, made.Spec, legacy.URL, server.URL)
+			if reported := len(found) == 1 && found[0].Severity == finding.Error && strings.Contains(found[0].Message,
+				"the legacy API server every name"); reported != (c.names != "") || !reported && len(found) > 0 {
+				t.Errorf("published %q; check --live reports %+v", names, found)
+			}
 		})
 	}
+}
+
+// liveFrontProxies is what check --live reports about front proxies.
+func liveFrontProxies(t *testing.T, r *rig.Rig, spec, legacy, modern string) []finding.Finding {
+	t.Helper()
+	args := []string{"check", spec, "--live", "--no-flags", "-o", "json"}
+	for side, url := range map[pair.Side]string{pair.Legacy: legacy, pair.Modern: modern} {
+		file, err := r.PKI.Kubeconfig("auditor-"+string(side), url, "auditor", "system:masters")
+		must(t, err)
+		args = append(args, "--"+string(side)+"-kubeconfig", file)
+	}
+	var out, errs bytes.Buffer
+	code := cli.Main(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	var answer struct{ Findings []finding.Finding }
+	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
+		t.Fatalf("check --live exits %d: %v\n%s%s", code, err, &out, &errs)
+	}
+	return slices.DeleteFunc(answer.Findings, func(f finding.Finding) bool { return f.Rule != "FUS251" })
 }
 
 // frontProxies are the names that both API servers publish, once they are those that are wanted, and remain so.
