@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd"
@@ -71,7 +72,8 @@ func StoresAgree(ctx context.Context, c *transition.Check, warn func(store, reas
 			return err
 		}
 		defer client.Close()
-		stores = append(stores, etcdv3.Store{Store: etcd.Store{Name: s.Name, Pager: client}, Client: client})
+		stores = append(stores, etcdv3.Store{Store: etcd.Store{Name: s.Name, Pager: counted(client, mostScanned)},
+			Client: client})
 	}
 	report, err := etcdv3.Scan(ctx, c.Map, stores,
 		scan.Options{Depth: scan.DepthEnvelope, Parallel: 2, Fields: &objects.Finder{}})
@@ -98,6 +100,31 @@ func StoresAgree(ctx context.Context, c *transition.Check, warn func(store, reas
 		}
 	}
 	return disagree
+}
+
+// mostScanned is how many keys of a store are read: each takes 16 bytes of memory until the end, of an operator, too,
+// which runs other control planes. In 8 GiB, the largest store that etcd suggests, they would have 860 bytes each with
+// their objects, and are read twice at most.
+const mostScanned = 10_000_000
+
+// counting is a store of which so many keys are read at most.
+type counting struct {
+	*etcdv3.Client
+	most int64
+	read atomic.Int64
+}
+
+func counted(client *etcdv3.Client, most int64) *counting {
+	return &counting{Client: client, most: most}
+}
+
+// Page reads a page.
+func (c *counting) Page(ctx context.Context, r etcd.Request) (etcd.Page, error) {
+	page, err := c.Client.Page(ctx, r)
+	if err == nil && c.read.Add(int64(len(page.Entries))) > c.most {
+		return etcd.Page{}, fmt.Errorf("it has more than %d keys: no store of Kubernetes objects", c.most)
+	}
+	return page, err
 }
 
 // name reads the resources of a store that findings are about once more, and names the objects that a side which reads
