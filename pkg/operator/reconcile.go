@@ -315,6 +315,11 @@ func (p *plane) open(ctx context.Context, t transition.Transition, to string, of
 	target render.Target) (time.Duration, error) {
 	now := p.now()
 	p.record.Open = &open{To: to, Plan: of, Target: target, Transition: t, Since: now, StepSince: now}
+	if err := p.record.fits(); err != nil {
+		p.record.Open = nil
+		p.refuse("TooLarge", err.Error())
+		return p.Repair, nil
+	}
 	if err := p.record.write(ctx, p.Client, p.object.Name); err != nil {
 		return 0, err
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,11 @@ import (
 // operator that was killed, or is a new one, goes on from there: the status is only shown.
 const RecordName = "fusionctl-record"
 
-const recordKey = "record.json.gz"
+// recordKey is the entry of the Secret, oldRecordKey the one that operators wrote before.
+const (
+	recordKey    = "record.json.zst"
+	oldRecordKey = "record.json.gz"
+)
 
 // limitRecordBytes bounds a record that is read: a Secret holds 1 MiB of it, compressed.
 const limitRecordBytes = 64 << 20
@@ -91,10 +96,7 @@ func readRecord(ctx context.Context, c client.Reader, name string) (*record, err
 	if !ours(secret, name) {
 		return nil, foreign(secret, name)
 	}
-	z, err := gzip.NewReader(bytes.NewReader(secret.Data[recordKey]))
-	if err == nil {
-		err = r.decode(z)
-	}
+	err = r.unpack(secret.Data)
 	if err == nil {
 		err = r.validate(name)
 	}
@@ -104,6 +106,67 @@ func readRecord(ctx context.Context, c client.Reader, name string) (*record, err
 	}
 	r.secret = secret
 	return r, nil
+}
+
+// unpack reads the entry of a record.
+func (r *record) unpack(entries map[string][]byte) error {
+	if data, there := entries[recordKey]; there || entries[oldRecordKey] == nil {
+		z, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(limitWindowBytes))
+		if err != nil {
+			return err
+		}
+		defer z.Close()
+		return r.decode(z)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(entries[oldRecordKey]))
+	if err != nil {
+		return err
+	}
+	return r.decode(z)
+}
+
+// limitWindowBytes is how far back a record is compared with what was written before: the files of hosts are alike, and
+// those of many hosts far apart.
+const limitWindowBytes = 32 << 20
+
+// pack writes the entry of a record.
+func (r *record) pack() ([]byte, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	window := zstd.MinWindowSize
+	for window < len(text) && window < limitWindowBytes {
+		window *= 2
+	}
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window))
+	if err != nil {
+		return nil, err
+	}
+	return z.EncodeAll(text, nil), z.Close()
+}
+
+// limitOpenBytes bounds the record of a transition that begins. The records of its steps, and those of looks at stores,
+// come to it, and a Secret has no room for more than corev1.MaxSecretSize.
+const limitOpenBytes = corev1.MaxSecretSize / 2
+
+// fits refuses a record that would outgrow its Secret in the midst of a transition, or that is not read again.
+func (r *record) fits() error {
+	data, err := r.pack()
+	if err != nil {
+		return err
+	}
+	steps := len(r.Open.Transition.Steps)
+	if len(data) > limitOpenBytes {
+		return fmt.Errorf("the record of %d steps needs %d KiB of Secret %s, which has room for %d: take the hosts "+
+			"into spec.hosts and spec.kubelet.modern.nodes in several edits", steps, len(data)>>10, RecordName,
+			limitOpenBytes>>10)
+	}
+	if err := new(record).unpack(map[string][]byte{recordKey: data}); err != nil {
+		return fmt.Errorf("the record of %d steps could not be read again: %w", steps, err)
+	}
+	return nil
 }
 
 // decode reads the JSON of a record: 64 MiB of empty steps are a few kilobytes of a Secret, and gigabytes of memory of
@@ -230,12 +293,8 @@ func validateAction(a *transition.Action, name string) error {
 
 // write writes the record. One that another operator wrote since it was read is not overwritten.
 func (r *record) write(ctx context.Context, c client.Client, name string) error {
-	var data bytes.Buffer
-	z := gzip.NewWriter(&data)
-	if err := json.NewEncoder(z).Encode(r); err != nil {
-		return err
-	}
-	if err := z.Close(); err != nil {
+	data, err := r.pack()
+	if err != nil {
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: RecordName}}
@@ -243,8 +302,7 @@ func (r *record) write(ctx context.Context, c client.Client, name string) error 
 		secret = r.secret.DeepCopy()
 	}
 	mark(secret, name)
-	secret.Data = map[string][]byte{recordKey: data.Bytes()}
-	var err error
+	secret.Data = map[string][]byte{recordKey: data}
 	if r.secret == nil {
 		err = c.Create(ctx, secret)
 	} else {
