@@ -71,7 +71,7 @@ func read(dir, host fstest.MapFS) (*adopt.Running, error) {
 }
 
 func options(t *testing.T, c *golden.Case) adopt.Options {
-	o := adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: kubever.Newest}}
+	o := adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: kubever.Suggested}}
 	text, _ := c.Optional("options")
 	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")

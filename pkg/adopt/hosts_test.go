@@ -39,7 +39,7 @@ spec:
 	draft := func(second *adopt.Running) (*adopt.Draft, error) {
 		return adopt.DraftHosts([]adopt.Host{{Name: "cp-1", Running: host("/etc/pki", "/usr/share")},
 			{Name: "cp-2", Running: second}},
-			adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: kubever.Newest}})
+			adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: kubever.Suggested}})
 	}
 	const want = "cp-2/kube-apiserver.yaml:5: /pki/ca.crt of kube-apiserver is another file of the host than on cp-1 " +
 		"(/etc/pki/ca.crt there, /srv/pki/ca.crt here)"
@@ -75,7 +75,7 @@ func TestImagesOfHosts(t *testing.T) {
 		{Name: "cp-3", Running: pod("mirror.example.org/kube-apiserver:v1.15.9")},
 		{Name: "cp-4", Running: host("kube-apiserver.service",
 			"[Service]\nExecStart=/opt/bin/kube-apiserver --etcd-servers=http://127.0.0.1:2379\n")}},
-		adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: kubever.Newest}})
+		adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: kubever.Suggested}})
 	if err != nil {
 		t.Fatal(err)
 	}
