@@ -55,6 +55,7 @@ func (j *Job) kept(ctx context.Context) error {
 // named, unless the original was written alike.
 func (j *Job) copiesOf(ctx context.Context, rec *Record) ([]item, error) {
 	items, err := j.items(ctx, rec)
+	items = slices.DeleteFunc(items, func(i item) bool { return rec.of(i.uid) == nil }) // another one's, whoever owns it
 	if err == nil {
 		err = j.compare(ctx, items)
 	}

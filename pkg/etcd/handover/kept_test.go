@@ -70,6 +70,8 @@ func TestBothSidesHaveWhatIsKept(t *testing.T) {
 		}
 	}
 	w.core.put(gold, class("g1", 1001))
+	w.modern.put(own, strings.Replace(class("o1", 5), `"name"`, ownedBy("scheduling.k8s.io/v1", "PriorityClass", "g1")+
+		`"name"`, 1))
 	if err := w.keeping(true).Move(t.Context()); err != nil {
 		t.Fatal(err)
 	}
