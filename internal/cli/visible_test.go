@@ -227,7 +227,7 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"crd clients":        {{"pizzas.g.example", "--version", "v1beta1", "--audit-log", audit}},
 		"crd test":           {{rules, "--crd", crd}},
 		"crd webhook":        {{"--rules", filepath.Dir(rules), "--insecure-http", "--listen", "127.0.0.1:0"}},
-		"operator":           {{"--kubeconfig", auditPlan}, {"--metrics-listen", evil, "--kubeconfig", auditPlan}, {evil}},
+		"operator":           {{"--kubeconfig", auditPlan}, {"--context", evil, "--kubeconfig", auditPlan}, {evil}},
 		"operator manifests": {{}, {"--chart", "--name", evil}},
 		"operator get":       {{"--kubeconfig", management}, {evil, "--kubeconfig", management}},
 		"operator plan":      {{"p", "--kubeconfig", management}, {"none", "--kubeconfig", management}},
