@@ -87,7 +87,7 @@ spec:
     apiServer: {port: {{.LegacyPort}}, bindAddress: {{.Bind}}, extraArgs: [{{range .LegacyServerArgs}}{{.}}, {{end}}]}
     controllerManager: {extraArgs: [{{range .LegacyManagerArgs}}{{.}}, {{end}}]}
 {{- if .LegacyScheduler}}
-    scheduler: {extraArgs: [{{range .Patience}}{{.}}, {{end}}]}
+    scheduler: {extraArgs: [{{range .LegacySchedulerArgs}}{{.}}, {{end}}]}
 {{- end}}
   modern:
     version: {{.Modern}}
@@ -174,16 +174,18 @@ func (p *Pair) specText(s PairSpec) string {
 	}
 	var b strings.Builder
 	err = pairTemplate.Execute(&b, map[string]any{
-		"Host": host, "Bind": bind, "LegacyScheduler": s.LegacyScheduler, "Patience": yamlArgs(patience),
-		"Layout": s.Layout, "Network": network, "Dir": filepath.Join(r.dir, "pki-of-plan"), "PKI": r.PKI,
+		"Host": host, "Bind": bind, "LegacyScheduler": s.LegacyScheduler,
+		"LegacySchedulerArgs": yamlArgs(slices.Concat(r.portOf(kubever.Scheduler, legacy.Minor), patience)),
+		"Layout":              s.Layout, "Network": network, "Dir": filepath.Join(r.dir, "pki-of-plan"), "PKI": r.PKI,
 		"Stores":    stores,
 		"StoreCert": core.clientCrt, "StoreKey": core.clientKey, "Legacy": s.Legacy, "Modern": s.Modern,
 		"ControllersPort": r.Port(), "ControllersArgs": yamlArgs(s.ControllersArgs), "LegacyPort": r.Port(),
 		"ModernPort": r.Port(), "NoModernManager": s.NoModernManager, "NoControllers": s.NoControllers, "More": s.More,
 		"LegacyServerArgs": yamlArgs(s.LegacyServerArgs), "ModernServerArgs": yamlArgs(s.ModernServerArgs),
-		"LegacyManagerArgs": yamlArgs(slices.Concat(r.managerPort(legacy.Minor), patience, s.LegacyManagerArgs)),
+		"LegacyManagerArgs": yamlArgs(slices.Concat(r.portOf(kubever.ControllerManager, legacy.Minor), patience,
+			s.LegacyManagerArgs)),
 		"ModernManagerArgs": yamlArgs(
-			slices.Concat(r.managerPort(mustParse(r, s.Modern)), patience, s.ModernManagerArgs)),
+			slices.Concat(r.portOf(kubever.ControllerManager, modern.Minor), patience, s.ModernManagerArgs)),
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -191,26 +193,18 @@ func (p *Pair) specText(s PairSpec) string {
 	return b.String()
 }
 
-func mustParse(r *Rig, version string) kubever.Minor {
-	v, err := kubever.Parse(version)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return v.Minor
-}
-
 // patience keeps a controller manager or scheduler from ending because a busy machine did not let it renew its lock
 // within the usual ten seconds.
 var patience = []string{"leader-elect-lease-duration=60s", "leader-elect-renew-deadline=40s"}
 
-// managerPort is a free port for a controller manager, by the flags that its release has. The usual ports may be taken
-// here.
-func (r *Rig) managerPort(minor kubever.Minor) []string {
+// portOf is a free port for a controller manager or scheduler, by the flags that its release has. The usual ports may
+// be taken here.
+func (r *Rig) portOf(component string, minor kubever.Minor) []string {
 	port := fmt.Sprint(r.Port())
-	switch secure, _ := kubever.Flag(kubever.ControllerManager, "secure-port").Default(minor); {
+	switch secure, _ := kubever.Flag(component, "secure-port").Default(minor); {
 	case secure == "" || secure == "0": // 1.10 and 1.11 have the flag and no certificate of their own
 		return []string{"port=" + port}
-	case kubever.Flag(kubever.ControllerManager, "port").In(minor):
+	case kubever.Flag(component, "port").In(minor):
 		return []string{"port=0", "secure-port=" + port}
 	default:
 		return []string{"secure-port=" + port}
