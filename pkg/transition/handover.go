@@ -131,8 +131,8 @@ func (b *builder) beforeHandOver() {
 	for _, set := range b.sets {
 		b.addAdopted(set, true)
 	}
+	b.beforeDefinitions() // operators are scaled down while the controllers of Deployments run
 	b.existing()
-	b.beforeDefinitions()
 }
 
 // handOverServed hands over what programs of the cluster act for, while all of the control plane runs: first the
