@@ -176,15 +176,30 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 	if v.full {
 		return judgement{refused: append(certain, errs...)}, nil
 	}
+	whole := errsOnce{of: func() (field.ErrorList, error) { return v.errors(object) }}
+	before := errsOnce{of: func() (field.ErrorList, error) { return v.errors(v.in) }, found: v.before}
 	for _, err := range errs {
-		known, unread := v.refusedBefore(err)
+		if err.Type == field.ErrorTypeRequired && !maybeLater(object.GetKind(), v.minor, err) {
+			certain = append(certain, err)
+			continue
+		}
+		known, unread := before.have(err)
 		if unread != nil {
 			return judgement{}, unread
 		}
-		if !known || err.Type == field.ErrorTypeRequired && !maybeLater(object.GetKind(), v.minor, err) {
+		// What 1.36 says of the rest of an object whose later fields are dropped, it may say because it knows these.
+		if !known && read != object {
+			also, unread := whole.have(err)
+			if unread != nil {
+				return judgement{}, unread
+			}
+			known = !also
+		}
+		if !known {
 			certain = append(certain, err)
 		}
 	}
+	v.before = before.found
 	j := judgement{doubts: append(errs, doubts...)}
 	for _, err := range certain {
 		switch {
@@ -234,19 +249,25 @@ func saidOnce(object *unstructured.Unstructured, errs field.ErrorList) {
 	}
 }
 
-// refusedBefore reports whether 1.36 refuses the same of the object as it was.
-func (v *validation) refusedBefore(refused *field.Error) (bool, error) {
-	if v.before == nil {
-		errs, err := v.errors(v.in)
-		if err != nil {
-			return false, err
+// errsOnce are errors that are found when they are needed, and kept.
+type errsOnce struct {
+	of    func() (field.ErrorList, error)
+	found map[string]bool // by their words; nil until they are needed
+}
+
+// have reports whether one of them is the same, wherever.
+func (e *errsOnce) have(err *field.Error) (bool, error) {
+	if e.found == nil {
+		errs, unread := e.of()
+		if unread != nil {
+			return false, unread
 		}
-		v.before = map[string]bool{}
+		e.found = map[string]bool{}
 		for _, err := range errs {
-			v.before[sameWherever(err)] = true
+			e.found[sameWherever(err)] = true
 		}
 	}
-	return v.before[sameWherever(refused)], nil
+	return e.found[sameWherever(err)], nil
 }
 
 // sameWherever is an error in words, which are the same for a schema at any place of a CRD.

@@ -261,3 +261,21 @@ func TestDroppedSchemasAreNotRefused(t *testing.T) {
 		t.Error("a default in the schema of a version: not refused for 1.15")
 	}
 }
+
+// What 1.36 refuses of an object because a release drops a field of it, which 1.36 knows, the release may accept.
+func TestWhatDependsOnADroppedFieldIsDoubtful(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := parse(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: i}], volumes: "+
+		"[{name: v, azureDisk: {kind: Managed, diskName: d, diskURI: /subscriptions/s/disks/d}}]}")
+	var refused *RefusedError
+	_, _, err = Complete(c, in, in.DeepCopy(), nil, 6)
+	if !errors.As(err, &refused) || !refused.Doubtful {
+		t.Errorf("a disk whose kind 1.6 drops: %v; want a doubt", err)
+	}
+	if _, _, err := Complete(c, in, in.DeepCopy(), nil, 10); err != nil {
+		t.Errorf("a disk whose kind 1.10 knows: %v", err)
+	}
+}
