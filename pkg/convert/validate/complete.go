@@ -80,7 +80,8 @@ func Complete(
 	if isDefinition(out.GroupVersionKind()) && in.GroupVersionKind() != out.GroupVersionKind() {
 		if out.GroupVersionKind().Version != "v1" {
 			changes = prunes(out.Object, v.minor)
-			losses = withoutRefused(out.Object, c.AsRead(out, v.minor).Object, v.minor)
+			read := c.AsRead(convert.WithoutSchemas(out), v.minor)
+			losses = withoutRefused(out.Object, read.Object, v.minor)
 			v.wordsDropped = true
 		} else {
 			changes, losses = completeDefinition(in.Object, out.Object)

@@ -24,7 +24,10 @@ func reduced(crd *unstructured.Unstructured, typed bool) *unstructured.Unstructu
 		return crd
 	}
 	spec = maps.Clone(spec)
-	r := reduction{typed: typed || names(spec, func(name string) bool { return name == "default" })}
+	r := reduction{
+		typed:    typed || names(spec, func(name string) bool { return name == "default" }),
+		patterns: map[string]bool{},
+	}
 	r.holder(spec, "validation")
 	if versions != nil {
 		kept := make([]any, len(versions))
@@ -44,8 +47,9 @@ func reduced(crd *unstructured.Unstructured, typed bool) *unstructured.Unstructu
 
 // reduction reduces the schemas of one CRD.
 type reduction struct {
-	typed bool
-	whole []map[string]any // schemas that differ, as they were
+	typed    bool
+	whole    []map[string]any // schemas that differ, as they were
+	patterns map[string]bool  // whether they compile
 }
 
 // holder reduces the schema in a field of an object that may be changed. What is left of schemas that differ differs by
@@ -79,7 +83,6 @@ var plainWords = map[string]func(any) bool{
 	"description":      isText,
 	"title":            isText,
 	"format":           isText,
-	"pattern":          func(v any) bool { s, ok := v.(string); return ok && compiles(s) },
 	"nullable":         isBool,
 	"exclusiveMaximum": isBool,
 	"exclusiveMinimum": isBool,
@@ -127,8 +130,17 @@ func isWords(v any) bool {
 	return ok
 }
 
-func compiles(pattern string) bool {
+// compiles reports whether a value is a regular expression. Schemas have the same few again and again.
+func (r *reduction) compiles(v any) bool {
+	pattern, ok := v.(string)
+	if !ok {
+		return false
+	}
+	if good, known := r.patterns[pattern]; known {
+		return good
+	}
 	_, err := regexp.Compile(pattern)
+	r.patterns[pattern] = err == nil
 	return err == nil
 }
 
@@ -146,6 +158,8 @@ func (r *reduction) schema(schema map[string]any, root bool) (rest map[string]an
 			} else if fields(value) == nil {
 				plain = false
 			}
+		case "pattern":
+			plain = plain && r.compiles(value)
 		default:
 			known, ok := plainWords[word]
 			plain = plain && ok && known(value)

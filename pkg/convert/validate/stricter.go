@@ -94,7 +94,7 @@ var strictnesses = []strictness{
 		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
 			subsets, _, _ := unstructured.NestedSlice(object.Object, "subsets")
 			for i, subset := range subsets {
-				if fields, ok := subset.(map[string]any); ok && fields["ports"] == nil {
+				if fields, ok := subset.(map[string]any); ok && len(objectsIn(fields, "ports")) == 0 {
 					errs = append(errs, field.Required(field.NewPath("subsets").Index(i).Child("ports"), ""))
 				}
 			}
