@@ -272,8 +272,8 @@ func TestWhatDependsOnADroppedFieldIsDoubtful(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := parse(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: i}], volumes: "+
-		"[{name: v, azureDisk: {kind: Managed, diskName: d, diskURI: /subscriptions/s/disks/d}}]}")
+	in := parse(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: i}], "+
+		"volumes: [{name: v, azureDisk: {kind: Managed, diskName: d, diskURI: /subscriptions/s/disks/d}}]}")
 	var refused *RefusedError
 	_, _, err = Complete(c, in, in.DeepCopy(), nil, 6)
 	if !errors.As(err, &refused) || !refused.Doubtful {
