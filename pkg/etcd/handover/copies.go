@@ -214,8 +214,8 @@ func references(i *item, object map[string]any) (all []reference) {
 	spec, _ := object["spec"].(map[string]any)
 	if class := priorityClass(spec); class != "" {
 		all = append(all, reference{from: "priorityclasses/" + class, here: true,
-			missing: "its pods are of the PriorityClass " + storage.Printable(class) + ", which is not there, so that " +
-				"none could be created: hand priority classes over before, or in the same transition"})
+			missing: "its pods are of the PriorityClass " + storage.Printable(class) + ", which is not there, so " +
+				"that none could be created: hand priority classes over before, or in the same transition"})
 	}
 	if i.resource.Kind != ingress {
 		return all

@@ -47,7 +47,8 @@ func (f *file) Save(r *handover.Record) (err error) {
 func definition(uid, group, plural, kind string) string {
 	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":`+
 		`{"generation":1,"name":"%[3]s.%[2]s","uid":%[1]q},"spec":{"group":%[2]q,"names":{"kind":%[4]q,`+
-		`"plural":%[3]q},"version":"v1"},"status":{"conditions":[{"type":"Established","status":"True"}]}}`, uid, group, plural, kind)
+		`"plural":%[3]q},"version":"v1"},"status":{"conditions":[{"type":"Established","status":"True"}]}}`,
+		uid, group, plural, kind)
 }
 
 // custom is a custom resource, of a kind that has the name of a built-in one.

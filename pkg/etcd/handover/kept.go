@@ -55,7 +55,8 @@ func (j *Job) kept(ctx context.Context) error {
 // named, unless the original was written alike.
 func (j *Job) copiesOf(ctx context.Context, rec *Record) ([]item, error) {
 	items, err := j.items(ctx, rec)
-	items = slices.DeleteFunc(items, func(i item) bool { return rec.of(i.uid) == nil }) // another one's, whoever owns it
+	// What another one owns came with it, and is no copy.
+	items = slices.DeleteFunc(items, func(i item) bool { return rec.of(i.uid) == nil })
 	if err == nil {
 		err = j.compare(ctx, items)
 	}
