@@ -208,12 +208,12 @@ func (r *Reconciler) silent(hosts map[string]*api.ControlPlaneHost) []string {
 // written again.
 func (p *plane) upkeep(ctx context.Context, hosts map[string]*api.ControlPlaneHost, s transition.Setup,
 	repair bool) error {
+	kept, err := transition.UpkeepOf(s)
+	if err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		kept, err := transition.UpkeepOf(s, name)
-		if err != nil {
-			return err
-		}
-		data, digest, err := api.Pack(kept)
+		data, digest, err := api.Pack(kept[name])
 		if err != nil {
 			return err
 		}

@@ -192,11 +192,11 @@ func TestProgramsThatAreThereAreHeldAgainstTheSpec(t *testing.T) {
 		t.Errorf("steps: %+v, %v; want one that puts the program", tr.Steps, err)
 	}
 	listed := withPrograms(t, text, programAt(modernServer, 1, ""))
-	kept, err := UpkeepOf(Setup{planOf(t, splitExample, listed), render.Systemd}, "cp-1")
+	kept, err := UpkeepOf(Setup{planOf(t, splitExample, listed), render.Systemd})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, u := range kept {
+	for _, u := range kept["cp-1"] {
 		want := ""
 		if u.Program == modernServer {
 			want = digest(1)

@@ -28,24 +28,22 @@ type Upkeep struct {
 	Ready  []Check `json:"ready,omitempty"` // that it serves
 }
 
-// UpkeepOf is what of a setup is on a host, in the plan's order. Errors: what cannot be rendered.
-func UpkeepOf(s Setup, host string) ([]Upkeep, error) {
+// UpkeepOf is what of a setup is on each host, by the host's name, in the plan's order. Errors: what cannot be
+// rendered.
+func UpkeepOf(s Setup) (map[string][]Upkeep, error) {
+	kept := map[string][]Upkeep{}
 	if s.Plan == nil {
-		return nil, nil
+		return kept, nil
 	}
 	parts, err := render.Parts(s.Plan, s.Target)
 	if err != nil {
 		return nil, err
 	}
-	var kept []Upkeep
 	b := &builder{to: s}
 	for i := range parts {
 		p, c := &parts[i], parts[i].Component
-		if c.Host != host {
-			continue
-		}
 		u := Upkeep{Name: c.Name, Unit: p.Unit, Program: p.Program, Version: c.Version, Ready: b.ready(s.Plan, c)}
-		u.ProgramSHA256 = digestOf(s.Plan, host, u.Program)
+		u.ProgramSHA256 = digestOf(s.Plan, c.Host, u.Program)
 		for _, a := range c.Args {
 			u.Args = append(u.Args, a.String())
 		}
@@ -58,14 +56,14 @@ func UpkeepOf(s Setup, host string) ([]Upkeep, error) {
 		for _, f := range p.Beside {
 			u.Beside = append(u.Beside, *stored(f))
 		}
-		kept = append(kept, u)
+		kept[c.Host] = append(kept[c.Host], u)
 	}
 	kubelets, err := kubeletsOf(s)
 	if err != nil {
 		return nil, err
 	}
-	if k, ok := kubelets[host]; ok {
-		kept = append(kept, Upkeep{Name: "kubelet", Unit: k.node.Unit, Program: k.node.Program,
+	for host, k := range kubelets {
+		kept[host] = append(kept[host], Upkeep{Name: "kubelet", Unit: k.node.Unit, Program: k.node.Program,
 			ProgramSHA256: digestOf(s.Plan, host, k.node.Program), Version: k.version.String(),
 			Start: []File{*stored(k.dropIn)}, Beside: []File{*stored(k.kubeconfig)}})
 	}

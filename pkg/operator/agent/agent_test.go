@@ -696,9 +696,9 @@ func TestAClusterThatWasRestored(t *testing.T) {
 
 	secret := &corev1.Secret{}
 	data, digest := []byte(nil), yesterday.Upkeep.Digest
-	kept, err := transition.UpkeepOf(transition.Setup{Plan: planWithVersion(t, w, "1.36.3"), Target: w.target}, first)
+	kept, err := transition.UpkeepOf(transition.Setup{Plan: planWithVersion(t, w, "1.36.3"), Target: w.target})
 	if err == nil {
-		data, digest, err = api.Pack(kept)
+		data, digest, err = api.Pack(kept[first])
 	}
 	if err == nil {
 		err = w.client.Get(t.Context(), types.NamespacedName{Namespace: planeName, Name: api.TasksOf(first)}, secret)
