@@ -312,12 +312,10 @@ func (c *claims) has(name string) bool {
 // servers believe. Impersonation is the client's own request: the server decides.
 func (s *side) identify(r *http.Request, u user.Info) {
 	for name := range r.Header {
-		if s.claims.has(name) {
+		if s.claims.has(name) || strings.EqualFold(name, "Authorization") || strings.EqualFold(name, "Forwarded") {
 			delete(r.Header, name)
 		}
 	}
-	r.Header.Del("Authorization")
-	r.Header.Del("Forwarded")
 	if offered := r.Header.Values(protocols); len(offered) > 0 {
 		r.Header.Del(protocols)
 		var kept []string
