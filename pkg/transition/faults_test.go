@@ -68,6 +68,7 @@ func (l *lossy) Look(_ context.Context, _ string, w *Watch) (map[string]witness.
 
 func (l *lossy) copied() *lossy {
 	return &lossy{cluster: &cluster{files: maps.Clone(l.files), units: maps.Clone(l.units), left: -1,
+		digests: maps.Clone(l.digests),
 		records: slices.Clone(l.records)}}
 }
 

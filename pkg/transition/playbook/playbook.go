@@ -160,7 +160,7 @@ func (b *builder) task(s transition.Step, a *transition.Action) (any, error) {
 		step = append(step, "path", unsafe(a.File.Path), "mode", fmt.Sprintf("%04o", a.File.Mode.Perm()), "sha256", sum)
 	}
 	if p := a.Program; p != nil {
-		step = append(step, "path", unsafe(p.Path), "sha256", p.SHA256, "source", unsafe(p.File), "image",
+		step = append(step, "path", unsafe(p.Path), "sha256", unsafe(p.SHA256), "source", unsafe(p.File), "image",
 			unsafe(p.Image))
 	}
 	if a.Was != nil {
@@ -201,7 +201,7 @@ func (b *builder) checks(list []transition.Check) ([]any, error) {
 			check = append(check, "path", unsafe(c.Path))
 		}
 		if c.SHA256 != "" {
-			check = append(check, "sha256", c.SHA256)
+			check = append(check, "sha256", unsafe(c.SHA256))
 		}
 		if c.File != nil {
 			check = append(check, "sha256", b.content(c.File.Data))
