@@ -149,9 +149,9 @@ var unset = map[string]bool{
 	"spec.modern.version.": true,
 }
 
-// ofRunning are fields of a side that runs already, which this one does not: arguments, and objects that only its pods
-// mount.
-var ofRunning = regexp.MustCompile(`\.changeArgs\.|^spec\.hosts\.legacy\.|\.(secret|configMap)$`)
+// ofRunning are fields of a side that runs already, which this one does not: arguments, and objects and volumes that
+// only its pods mount.
+var ofRunning = regexp.MustCompile(`\.changeArgs\.|^spec\.hosts\.legacy\.|\.(secret|configMap|volume)$`)
 
 const harmless = "zq7x"
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"strings"
 	"syscall"
@@ -219,12 +220,16 @@ func TestManyVersionsAreLinear(t *testing.T) {
 			`"metadata":{"name":"xs.g.example"},"spec":{"group":"g.example","scope":"Namespaced","names":{` +
 			`"plural":"xs","singular":"x","kind":"X","listKind":"XList"},"subresources":{"status":{}},` +
 			`"versions":[` + strings.Join(versions, ",") + `]}}`
-		start := usedTime(t)
-		err := s.Convert(t.Context(), "", strings.NewReader(text), func(r Result) error { return r.Err })
-		if err != nil {
-			t.Fatal(err)
+		best := time.Duration(math.MaxInt64) // without what a busy machine, and a collection of garbage, add
+		for range 5 {
+			start := usedTime(t)
+			err := s.Convert(t.Context(), "", strings.NewReader(text), func(r Result) error { return r.Err })
+			if err != nil {
+				t.Fatal(err)
+			}
+			best = min(best, usedTime(t)-start)
 		}
-		return usedTime(t) - start
+		return best
 	}
 	took(10) // what is kept of kinds is made
 	const factor = 8
