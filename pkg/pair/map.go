@@ -77,6 +77,10 @@ type Resource struct {
 	Owner      Owner    `json:"owner"`
 	Legacy     View     `json:"legacy"`
 	Modern     View     `json:"modern"`
+	// HandedOver: the modern side has taken over the objects of the legacy one, which has none any more.
+	HandedOver bool `json:"handedOver,omitempty"`
+	// Copied: the modern side has copies of the objects of the legacy one, which keeps its own.
+	Copied bool `json:"copied,omitempty"`
 }
 
 // View is what one side knows about a resource.

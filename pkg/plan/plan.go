@@ -100,10 +100,6 @@ type Resource struct {
 	// Overrides are the entries of the modern API server's --etcd-servers-overrides for this row, GROUP/RESOURCE, one
 	// for each group under which its version may keep it; empty when the row lies in the side's default store.
 	Overrides []string `json:"overrides,omitempty"`
-	// HandedOver: the modern side has taken over the objects of the legacy one, which has none any more.
-	HandedOver bool `json:"handedOver,omitempty"`
-	// Copied: the modern side has copies of the objects of the legacy one, which keeps its own.
-	Copied bool `json:"copied,omitempty"`
 }
 
 // Controller is one controller of a side's controller manager.

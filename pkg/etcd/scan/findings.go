@@ -191,7 +191,12 @@ func (r *reporter) addDuplicates(d *duplicates) {
 		}
 		return
 	}
-	if d.same.keys > 0 {
+	switch {
+	case d.same.keys == 0:
+	case d.ta.row != nil && d.ta.row.Copied:
+		add(finding.Info, "object", d.same, fmt.Sprintf("%s %s: copies of what the legacy side keeps, as "+
+			"spec.handedOver wants them", prose.Counted(d.same.keys, "object"), where), "")
+	default:
 		add(finding.Error, "object", d.same, fmt.Sprintf("%s %s with the same UID: copies of one object, which "+
 			"diverge", prose.Counted(d.same.keys, "object"), where),
 			"keep the copy in the store where the owner keeps the resource; fusionctl etcd move apply resumes an "+

@@ -37,7 +37,7 @@ func (r *reporter) findTruncated(store *storeScan) {
 	truncated, unread := map[string]*counted{}, map[string]*counted{}
 	for _, c := range store.total.facts.crds {
 		key := storage.CRDResource + "/" + c.name
-		if lost := r.lostOf(&c.crd, row.Readers(store.Name)); len(lost) > 0 {
+		if lost := r.lostOf(&c.crd, row, row.Readers(store.Name)); len(lost) > 0 {
 			addTo(truncated, strings.Join(lost, ","), key)
 		}
 		var unserved []string
@@ -76,13 +76,14 @@ func (r *reporter) findTruncated(store *storeScan) {
 }
 
 // lostOf lists what a CRD would hold if its newest reader had been the last to write it.
-func (r *reporter) lostOf(c *crd, readers []pair.Side) []string {
+func (r *reporter) lostOf(c *crd, row *pair.Resource, readers []pair.Side) []string {
 	var lost []string
 	preserves := c.Spec.PreserveUnknownFields != nil && *c.Spec.PreserveUnknownFields
 	for _, side := range readers {
 		plane := r.m.ControlPlane(side)
-		// While v1beta1 is served, clients may make CRDs without schemas, which preserve unknown fields.
-		v1beta1 := slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1")
+		// While v1beta1 is served, clients may make CRDs without schemas, which preserve unknown fields; and those
+		// that were handed over were made while it was.
+		v1beta1 := row.HandedOver || slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1")
 		if slices.Contains(plane.CRDFields, "spec.versions") && len(c.Spec.Versions) == 0 {
 			lost = append(lost, "spec.versions")
 		}

@@ -485,8 +485,14 @@ func TestScanWantsNoAddressObjectOutsideOfASidesOwnRange(t *testing.T) {
 
 // Through v1beta1 users make CRDs without schemas, which nobody has dropped.
 func TestScanWantsNoSchemasWhereCRDsNeedNone(t *testing.T) {
+	handedOver := false
 	says := func(versions ...string) bool {
 		m, stores := storetest.SplitMap(), storetest.Clean()
+		for i := range m.Resources {
+			if m.Resources[i].Key == storage.CRDResource {
+				m.Resources[i].HandedOver = handedOver
+			}
+		}
 		m.Modern.GroupVersions = slices.DeleteFunc(slices.Clone(m.Modern.GroupVersions), func(gv string) bool {
 			return strings.HasPrefix(gv, "apiextensions.k8s.io/")
 		})
@@ -503,6 +509,29 @@ func TestScanWantsNoSchemasWhereCRDsNeedNone(t *testing.T) {
 	}
 	if says("apiextensions.k8s.io/v1beta1") || says("apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1") {
 		t.Error("a CRD without schemas, which a user may have made, is said to have lost them")
+	}
+	if handedOver = true; says("apiextensions.k8s.io/v1") {
+		t.Error("a CRD without schemas, which was made through the legacy API server, is said to have lost them")
+	}
+}
+
+// What the plan copies is in both stores, with one UID.
+func TestScanRemarksCopiesOfThePlan(t *testing.T) {
+	m, stores := storetest.SplitMap(), storetest.Clean()
+	stores["modern"]["deployments/default/web"] = stores["core"]["deployments/default/web"]
+	for i := range m.Resources {
+		if m.Resources[i].Key == "deployments" {
+			m.Resources[i].Copied = true
+		}
+	}
+	var got []finding.Finding
+	for _, f := range scanStores(t, m, stores, Options{}).Findings {
+		if f.Rule == "FUS230" {
+			got = append(got, f)
+		}
+	}
+	if len(got) != 1 || got[0].Severity != finding.Info || !strings.Contains(got[0].Message, "1 object in both stores") {
+		t.Errorf("copies: %+v", got)
 	}
 }
 
