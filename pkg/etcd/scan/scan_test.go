@@ -530,7 +530,7 @@ func TestScanRemarksCopiesOfThePlan(t *testing.T) {
 			got = append(got, f)
 		}
 	}
-	if len(got) != 1 || got[0].Severity != finding.Info || !strings.Contains(got[0].Message, "1 object in both stores") {
+	if len(got) != 1 || got[0].Severity != finding.Info || got[0].Count != 1 {
 		t.Errorf("copies: %+v", got)
 	}
 }
