@@ -61,7 +61,8 @@ func (p *Plan) Runtime() *Runtime {
 	r := &Runtime{Name: p.Name, Kubelet: p.Kubelet, Legacy: of(pair.Legacy), Modern: of(pair.Modern),
 		CustomResources: p.CustomResources}
 	for i := range p.Resources {
-		if row := &p.Resources[i]; !row.Pseudo {
+		if row := p.Resources[i]; !row.Pseudo {
+			row.HandedOver, row.Copied = false, false // what runs need not start anew when keys have gone over
 			r.Resources = append(r.Resources, row.Resource)
 		}
 	}
