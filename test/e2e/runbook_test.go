@@ -140,8 +140,8 @@ func (f *nodesPair) installTools() {
 	}
 }
 
-// startLegacyUnits starts the same control plane as units of systemd, on several hosts.
-func startLegacyUnits(t *testing.T, hosts int) *nodesPair {
+// startLegacyUnits starts the same control plane as units of systemd, on several hosts, which have images of more pods.
+func startLegacyUnits(t *testing.T, hosts int, images ...rig.Image) *nodesPair {
 	t.Helper()
 	f := &nodesPair{Rig: rig.New(t), t: t, program: sandboxed(t, fusionctlEnv)}
 	files, err := txtar.ParseFile("testdata/legacy-1.15.txtar")
@@ -180,7 +180,7 @@ func startLegacyUnits(t *testing.T, hosts int) *nodesPair {
 	programs["etcd"], err = rig.Program("etcd")
 	must(t, err)
 	for i, name := range names {
-		n := f.StartMachine(name, canary())
+		n := f.StartMachine(name, append([]rig.Image{canary()}, images...)...)
 		f.nodes = append(f.nodes, n)
 		must(t, n.CopyTree(filepath.Join(f.Dir(), "legacy", name)))
 		f.runOn(n, "mkdir", "-p", "/usr/local/bin")

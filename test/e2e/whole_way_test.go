@@ -29,7 +29,13 @@ const (
 	managerUnit  = "/etc/systemd/system/kube-controller-manager.service"
 	rolesOfRBAC  = "clusterroles roles clusterrolebindings rolebindings"
 	newWorkloads = "deployments.apps statefulsets.apps daemonsets.apps jobs.batch cronjobs.batch " +
-		"horizontalpodautoscalers.autoscaling"
+		"horizontalpodautoscalers.autoscaling customresourcedefinitions.apiextensions.k8s.io " +
+		"poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io"
+
+	noOperators     = "no operators of the legacy side run"
+	noOperatorsBack = "on the way back: no operators of the modern side run"
+	givenUp         = "-cronjob,-daemonset,-deployment,-disruption,-garbagecollector,-horizontalpodautoscaling,-job," +
+		"-replicaset,-statefulset"
 )
 
 // TestTheWholeWay: a cluster of 1.15.12 with running workloads becomes one of 1.36.3 alone by `fusionctl transition`,
@@ -52,20 +58,46 @@ func TestTheWholeWay(t *testing.T) {
 		w.unchanged("in fusion")
 
 		objects := f.objects(pair.Legacy)
+		custom := w.customs(pair.Legacy)
+		w.schedules(pair.Legacy)
 		hand := w.plan("hand", w.fused, w.handed)
-		w.edit("-cronjob,-daemonset,-deployment,-garbagecollector,-horizontalpodautoscaling,-job,-replicaset," +
-			"-statefulset")
-		hand.run("apply")
+		hand.asks("apply", "stop the operators that act for them")
+		w.operates(pair.Legacy, 0, "")
+		w.edit(givenUp)
+		hand.killed("apply", "hand customresourcedefinitions over to the modern side", noOperators)
+		hand.fails("undo", "kube-controller-manager runs without") // it turns round in the middle
+		w.edit("-garbagecollector")
+		hand.run("undo")
+		if got := w.customs(pair.Legacy); !maps.Equal(got, custom) {
+			t.Errorf("turned round, the legacy side has %v, want %v", got, custom)
+		}
+		w.operates(pair.Legacy, 1, "turned")
+		w.unchanged("turned round")
+		custom = w.customs(pair.Legacy)
+		w.operates(pair.Legacy, 0, "")
+		w.edit(givenUp)
+		hand.run("apply", noOperators)
 		w.unchanged("handed over")
 		w.has(objects)
+		if got := w.customs(pair.Modern); !maps.Equal(got, custom) {
+			t.Errorf("handed over, the modern side has %v, want %v", got, custom)
+		}
+		w.operates(pair.Modern, 1, "modern")
+		w.schedules(pair.Modern)
+		w.onDisk()
 
 		roles := w.plan("roles", w.handed, w.copied)
+		roles.run("apply")
+		roles.run("undo")
 		roles.run("apply")
 		over := w.plan("over", w.copied, w.over)
 		w.crosses(over, "apply", 15, 36)
 		w.proxy(36, f.Modern)
 
 		retire := w.plan("retire", w.over, w.alone)
+		retire.asks("apply", "stop kube-apiserver, kube-controller-manager, kube-scheduler on cp-1")
+		retire.run("undo", "stop the legacy side of cp-1")
+		w.unchanged("not retired after all")
 		retire.asks("apply", "stop kube-apiserver, kube-controller-manager, kube-scheduler on cp-1")
 		f.run("sh", "-c", "systemctl disable --now "+legacyUnits)
 		const agreed = "the modern controllers act for everything from here on"
@@ -77,6 +109,9 @@ func TestTheWholeWay(t *testing.T) {
 		w.unchanged("alone")
 		w.has(objects)
 		w.actsAlone()
+		w.operates(pair.Modern, 1, "alone")
+		w.schedules(pair.Modern)
+		w.onDisk()
 
 		retire.asks("undo", "start kube-apiserver, kube-controller-manager, kube-scheduler on cp-1 again")
 		f.run("sh", "-c", "systemctl enable --now --no-block "+legacyUnits)
@@ -90,13 +125,19 @@ func TestTheWholeWay(t *testing.T) {
 		w.proxy(15, f.Legacy)
 		w.crosses(over, "undo", 36, 15)
 		roles.run("undo")
-		objects = f.objects(pair.Modern)
+		w.operates(pair.Modern, 0, "")
+		objects, custom = f.objects(pair.Modern), w.customs(pair.Modern)
 		maps.DeleteFunc(objects, func(name, _ string) bool { return strings.Contains(name, "/modern") })
-		hand.fails("undo", "kube-controller-manager runs without")
+		hand.fails("undo", "kube-controller-manager runs without", noOperatorsBack)
 		w.edit("-garbagecollector")
-		hand.run("undo")
+		hand.run("undo", noOperatorsBack)
 		w.unchanged("handed back")
 		f.are(pair.Legacy, objects)
+		if got := w.customs(pair.Legacy); !maps.Equal(got, custom) {
+			t.Errorf("handed back, the legacy side has %v, want %v", got, custom)
+		}
+		w.operates(pair.Legacy, 1, "back")
+		w.onDisk()
 
 		w.deleted("modern")
 		w.edit("")
@@ -110,7 +151,7 @@ func TestTheWholeWay(t *testing.T) {
 			"a cluster of 1.15.12 becomes one of 1.36.3 alone by fusionctl transition (install, hand over, roles, "+
 				"nodes over, retire) and comes back over every step: no pod is lost, exactly the predicted containers "+
 				"restart, a service fails only while its kubelet is changed, and the files are those of before")
-	}, fusionctlEnv)
+	}, fusionctlEnv, reconcilerEnv)
 }
 
 // wholeWay is a cluster on its way.
@@ -122,14 +163,20 @@ type wholeWay struct {
 	legacy                             *rig.APIServer
 	masters, users                     *rig.Client
 	probe                              *rig.Process
+	bytes                              string // on the disk of a pod
 }
 
 func startWholeWay(t *testing.T) *wholeWay {
 	t.Helper()
-	f := startLegacyUnits(t, 1)
+	program, err := reconciler()
+	must(t, err)
+	f := startLegacyUnits(t, 1, rig.Image{Name: reconcilerImage, Files: map[string]string{"reconciler": program},
+		Entrypoint: []string{"/reconciler"}})
 	f.jobs()
 	w := &wholeWay{nodesPair: f}
 	n := f.nodes[0]
+	w.defines()
+	w.stores()
 	n.Kubelet.Stop()
 	f.kubeletUnit(n, 15)
 	text, err := os.ReadFile(f.SpecFile)
@@ -142,7 +189,8 @@ func startWholeWay(t *testing.T) *wholeWay {
 		}
 		return strings.Replace(text, old, new, 1)
 	}
-	fused := edit(string(text), few, `apiGroups: [apps, batch, autoscaling], resources: ["*"]`)
+	fused := edit(string(text), few, `apiGroups: [apps, batch, autoscaling, policy], resources: ["*"]`)
+	fused = edit(fused, "\n  access:\n", "\n  access:\n"+operatorAccess)
 	fused = edit(fused, "kubelet: {version: 1.15.12}", "kubelet: {version: 1.15.12, modern: {}}")
 	handedOver := strings.Split(newWorkloads, " ")
 	handed := edit(fused, "\nspec:\n", "\nspec:\n  handedOver: ["+strings.Join(handedOver, ", ")+"]\n")
@@ -176,9 +224,132 @@ func startWholeWay(t *testing.T) *wholeWay {
 	f.issueCertificates(filepath.Join(f.Dir(), "legacy", n.Name))
 	f.Legacy, f.Modern = legacy, modern
 	w.legacy, w.masters, w.users = legacy, f.admin, f.user
-	w.stays = f.started()
+	w.stays = w.running()
 	w.serves()
 	return w
+}
+
+// running are the containers that are to stay: the operator is stopped and started on the way.
+func (w *wholeWay) running() map[string]string {
+	w.t.Helper()
+	started := w.started()
+	maps.DeleteFunc(started, func(pod, _ string) bool { return strings.HasPrefix(pod, "operator-") })
+	return started
+}
+
+// operatorAccess is what the operator may do through the modern API server.
+const operatorAccess = `  - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: [example.test], ` +
+	`resources: ["*"], namespaces: [demo]}
+  - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: [""], ` +
+	`resources: [configmaps, events], namespaces: [demo]}
+`
+
+const widgets = "/apis/example.test/v1/namespaces/demo/widgets"
+
+// defines has a custom resource on the legacy side with its operator, a PodDisruptionBudget and a PriorityClass.
+func (w *wholeWay) defines() {
+	w.t.Helper()
+	create := func(path string, o object) { w.create(pair.Legacy, path, o) }
+	create("/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions", object{
+		"metadata": object{"name": "widgets.example.test"}, "spec": object{"group": "example.test", "version": "v1",
+			"scope": "Namespaced", "names": object{"plural": "widgets", "kind": "Widget"}}})
+	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/demo/"
+	create(rbac+"roles", object{"metadata": object{"name": "operator"}, "rules": []object{
+		{"apiGroups": []string{"example.test"}, "resources": []string{"widgets"}, "verbs": []string{"*"}},
+		{"apiGroups": []string{""}, "resources": []string{"configmaps", "events"}, "verbs": []string{"*"}}}})
+	create(rbac+"rolebindings", object{"metadata": object{"name": "operator"}, "roleRef": object{
+		"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"},
+		"subjects": []object{{"kind": "ServiceAccount", "name": "operator", "namespace": "demo"}}})
+	// Its client would wait for the bookmark after a list that is streamed, which releases before 1.27 never send.
+	lists := []object{{"name": "KUBE_FEATURE_WatchListClient", "value": "false"}}
+	w.deploy(pair.Legacy, "operator", 0, object{"serviceAccountName": "operator", "terminationGracePeriodSeconds": 1,
+		"containers": []object{{"name": "main", "image": reconcilerImage, "env": lists}}})
+	w.operates(pair.Legacy, 1, "legacy")
+	create("/apis/policy/v1beta1/namespaces/demo/poddisruptionbudgets", object{"metadata": object{"name": "set"},
+		"spec": object{"minAvailable": 0, "selector": object{"matchLabels": object{"workload": "set"}}}})
+	create("/apis/scheduling.k8s.io/v1/priorityclasses", object{"metadata": object{"name": "gold"}, "value": 1000})
+}
+
+// operates scales the operator, and creates a widget, for which it creates a config map. One that is to be stopped has
+// stopped.
+func (w *wholeWay) operates(side pair.Side, replicas int, name string) {
+	t := w.t
+	t.Helper()
+	_, err := w.kubectl(t.Context(), side, "", "scale", "--replicas", strconv.Itoa(replicas), "deployment/operator")
+	must(t, err)
+	w.awaitReady("operator", replicas)
+	if name == "" {
+		return
+	}
+	w.create(side, widgets, object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": name}})
+	defer func() {
+		if t.Failed() {
+			logs, err := w.kubectl(context.WithoutCancel(t.Context()), side, "", "logs", "deployment/operator")
+			t.Logf("the operator logs: %v\n%s", err, logs)
+		}
+	}()
+	w.Eventually("the operator acts for the widget "+name, func(ctx context.Context) error {
+		return w.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/configmaps/"+name, nil, nil)
+	})
+}
+
+// customs are the UIDs of what is defined, its definition, and what goes with it, by path.
+func (w *wholeWay) customs(side pair.Side) map[string]string {
+	t := w.t
+	t.Helper()
+	version := map[pair.Side]string{pair.Legacy: "v1beta1", pair.Modern: "v1"}[side]
+	uids := map[string]string{}
+	for name, path := range map[string]string{"widgets": widgets, "budgets": w.path(side, "poddisruptionbudgets"),
+		"definitions": "/apis/apiextensions.k8s.io/" + version + "/customresourcedefinitions"} {
+		var list struct {
+			Items []struct{ Metadata struct{ Name, UID string } }
+		}
+		must(t, w.client(side).Call(t.Context(), http.MethodGet, path, nil, &list))
+		for _, o := range list.Items {
+			uids[name+"/"+o.Metadata.Name] = o.Metadata.UID
+		}
+	}
+	if len(uids) < 3 {
+		t.Errorf("the %s side has %v", side, uids)
+	}
+	return uids
+}
+
+// stores has a StatefulSet with data in directories of the node.
+func (w *wholeWay) stores() {
+	t := w.t
+	t.Helper()
+	spec := serves()
+	spec["volumes"] = []object{{"name": "own", "emptyDir": object{}},
+		{"name": "host", "hostPath": object{"path": "/var/lib/data", "type": "DirectoryOrCreate"}}}
+	spec["priorityClassName"] = "gold"
+	spec["containers"].([]object)[0]["volumeMounts"] = []object{{"name": "own", "mountPath": "/own"},
+		{"name": "host", "mountPath": "/host"}}
+	w.create(pair.Legacy, w.path(pair.Legacy, "statefulsets"), object{"metadata": object{"name": "data"},
+		"spec": object{"serviceName": "data", "replicas": 1, "template": labelled("data", spec),
+			"selector": object{"matchLabels": object{"workload": "data"}}}})
+	pods := w.awaitReady("data", 1)
+	w.bytes = strings.Repeat("0123456789abcdef\n", 1<<14)
+	own := "/var/lib/kubelet/pods/" + pods[0].Metadata.UID + "/volumes/kubernetes.io~empty-dir/own"
+	for _, dir := range []string{own, "/var/lib/data"} {
+		_, err := w.nodes[0].RunWith(t.Context(), strings.NewReader(w.bytes), "sh", "-c", "cat > "+dir+"/bytes")
+		must(t, err)
+	}
+	w.onDisk()
+}
+
+// onDisk: the pod of the StatefulSet has every byte that it had.
+func (w *wholeWay) onDisk() {
+	t := w.t
+	t.Helper()
+	pod := w.awaitReady("data", 1)[0]
+	for _, dir := range []string{"own", "host"} {
+		out, err := w.nodes[0].Run(t.Context(), "curl", "-sf", "--max-time", "10",
+			"http://"+pod.Status.PodIP+":8080/file/"+dir+"/bytes")
+		if err != nil || out != w.bytes {
+			t.Errorf("%s of data-0 has %d bytes, %v, want %d as they were", dir, len(out), err, len(w.bytes))
+		}
+	}
 }
 
 // replan makes a text the spec of the pair.
@@ -301,11 +472,12 @@ func (w *wholeWay) crosses(over *stepsOnHost, verb string, from, to kubever.Mino
 		}
 	}
 	must(t, w.nodeIs(t.Context(), w.nodes[0], kubever.Release(to)))
-	for _, name := range []string{"deployment", "daemon", "set", "modern"} {
-		w.awaitReady(name, map[string]int{"deployment": 3, "daemon": 1, "set": 2, "modern": 2}[name])
+	for name, replicas := range map[string]int{"deployment": 3, "daemon": 1, "set": 2, "modern": 2, "data": 1,
+		"operator": 1} {
+		w.awaitReady(name, replicas)
 	}
 	names := slices.Collect(maps.Keys(w.stays))
-	w.stays = w.started()
+	w.stays = w.running()
 	maps.DeleteFunc(w.stays, func(pod, _ string) bool { return !slices.Contains(names, pod) })
 	if len(w.stays) != len(names) {
 		t.Errorf("of %d pods %d are left", len(names), len(w.stays))
@@ -329,7 +501,7 @@ func (w *wholeWay) has(objects map[string]string) {
 	w.t.Helper()
 	got := w.objects(pair.Modern)
 	for name, uid := range objects {
-		if got[name] != uid {
+		if got[name] != uid && !strings.HasPrefix(name, "jobs/minutely-") { // schedules keep the last three
 			w.t.Errorf("the modern side has %s with UID %q, want %q", name, got[name], uid)
 		}
 	}
@@ -377,7 +549,7 @@ func (w *wholeWay) actsAlone() {
 	}
 	scale(4)
 	scale(3)
-	w.stays = w.started()
+	w.stays = w.running()
 	w.deploy(pair.Modern, "alone", 1, serves())
 	w.awaitReady("alone", 1)
 	w.deleted("alone")
@@ -442,6 +614,14 @@ func (s *stepsOnHost) asks(verb, says string, done ...string) {
 		s.f.t.Fatalf("%s = %v, want it to stop and to say %q:\n%s", verb, err, says, out)
 	}
 	s.f.t.Logf("%s %s to %q after %s", verb, s.file, says, time.Since(start).Round(time.Millisecond))
+}
+
+func (s *stepsOnHost) fails(verb, says string, done ...string) {
+	s.f.t.Helper()
+	out, err := s.f.nodes[0].Run(s.f.t.Context(), s.doing(verb, done...)...)
+	if err == nil || !strings.Contains(out, says) {
+		s.f.t.Fatalf("%s = %v, want it to fail and to say %q:\n%s", verb, err, says, out)
+	}
 }
 
 func (s *stepsOnHost) killed(verb, title string, done ...string) {
