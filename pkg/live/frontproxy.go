@@ -78,15 +78,15 @@ func (c *checker) judgeFrontProxy(ctx context.Context, through pair.Side, seen [
 		"overwrites this, give both the same --requestheader-allowed-names"
 	wanted, restricted := map[string]bool{}, true
 	for _, side := range seen {
-		own, any := c.admits(side)
-		restricted = restricted && !any
+		own, all := c.admits(side)
+		restricted = restricted && !all
 		for _, name := range own {
 			wanted[name] = true
 		}
 		lacking := slices.DeleteFunc(own, func(name string) bool { return slices.Contains(names, name) })
 		switch {
 		case len(names) == 0: // every name is admitted
-		case any:
+		case all:
 			report(string(side)+" any", finding.Error, "remove --requestheader-allowed-names of the other side, or "+
 				"give both the names of all front proxies", "admits %s alone, and the %s API server every name: "+
 				"aggregated APIs that are reached under another are cut off", strings.Join(names, ", "), side)
@@ -107,8 +107,8 @@ func (c *checker) judgeFrontProxy(ctx context.Context, through pair.Side, seen [
 	c.judgeAuthority(published.Data[authorityKey], report)
 }
 
-// admits are the names that the API servers of a side are told to admit; any says that it is every name.
-func (c *checker) admits(side pair.Side) (names []string, any bool) {
+// admits are the names that the API servers of a side are told to admit; all says that it is every name.
+func (c *checker) admits(side pair.Side) (names []string, all bool) {
 	for _, server := range c.plan.ComponentsOf(side, kubever.APIServer) {
 		authority, _ := server.Arg(authorityKey)
 		own, _ := server.Arg(namesKey)
@@ -117,9 +117,9 @@ func (c *checker) admits(side pair.Side) (names []string, any bool) {
 				names = append(names, name)
 			}
 		}
-		any = any || authority != "" && strings.Trim(own, ", ") == ""
+		all = all || authority != "" && strings.Trim(own, ", ") == ""
 	}
-	return names, any
+	return names, all
 }
 
 // judgeAuthority looks at the CA that is published: one that has expired verifies no front proxy.
