@@ -100,24 +100,30 @@ func TestDefinitionsThatAreNotServedKeepNamespaces(t *testing.T) {
 	}
 }
 
-// A kind that a side does not serve is absent there only after it has not been served for the settle time, since it
-// vanished; an answer of before a doubt does not count.
-func TestKindsSettleSinceTheyVanished(t *testing.T) {
-	w := newWorld(t)
-	c, m := w.collector(Options{})
+// settling has a collector settle as it does outside of tests, by a clock that a test moves.
+func settling(c *collector, m *manager) *time.Time {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	c.now, c.absent.now, m.graph.now, c.settle = clock, clock, clock, settleTime
 	for _, catalogs := range c.catalogs {
 		catalogs.now = clock
 	}
+	return &now
+}
+
+// A kind that a side does not serve is absent there only after it has not been served for the settle time, since it
+// vanished; an answer of before a doubt does not count.
+func TestKindsSettleSinceTheyVanished(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	now := settling(c, m)
 	w.put("", "pods", "demo", "one", w.put(modern, "widgets", "demo", "gone"))
 	w.see(t.Context(), m)
 	m.graph.remove("uid-2")
 	w.drop(modern, "widgets", "demo", "gone")
 	step := func(after time.Duration, deleted bool) {
 		t.Helper()
-		now = now.Add(after)
+		*now = now.Add(after)
 		err := c.process(t.Context(), "uid-3")
 		if got := len(w.deletions) > 0; got != deleted || (err == nil) != deleted {
 			t.Fatalf("deleted %q (%v), want deleted %t", w.deletions, err, deleted)
@@ -178,12 +184,7 @@ func TestDefinitionsThatCannotBeReadAreADoubt(t *testing.T) {
 func TestOwnersThatAnObjectWasGivenSinceAreAskedAbout(t *testing.T) {
 	w := newWorld(t)
 	c, m := w.collector(Options{})
-	now := time.Now()
-	clock := func() time.Time { return now }
-	c.now, c.absent.now, m.graph.now, c.settle = clock, clock, clock, settleTime
-	for _, catalogs := range c.catalogs {
-		catalogs.now = clock
-	}
+	now := settling(c, m)
 	hidden := true // the legacy side does not serve the kind yet
 	w.refuse = func(side pair.Side, r *http.Request) int {
 		return code(hidden && side == legacy && r.URL.Path == "/apis", withoutBoth)
@@ -196,11 +197,11 @@ func TestOwnersThatAnObjectWasGivenSinceAreAskedAbout(t *testing.T) {
 		m.graph.remove(owner.UID)
 		w.drop(modern, "gadgets", "demo", owner.Name)
 	}
-	now = now.Add(time.Hour)
+	*now = now.Add(time.Hour)
 	if err := c.process(t.Context(), two.UID); err == nil {
 		t.Fatal("a kind that was just asked about has settled")
 	}
-	now = now.Add(settleTime)
+	*now = now.Add(settleTime)
 	if err := c.process(t.Context(), two.UID); err != nil || len(w.deletions) != 1 {
 		t.Fatalf("deleted %q, %v; want the one whose owner is gone", w.deletions, err)
 	}
@@ -208,7 +209,7 @@ func TestOwnersThatAnObjectWasGivenSinceAreAskedAbout(t *testing.T) {
 	w.define(legacy, "gadgets.both.test")
 	w.shared.objects["pods/demo/one"].Metadata.OwnerReferences = []metav1.OwnerReference{
 		w.put(legacy, "gadgets", "demo", "second")}
-	now = now.Add(time.Millisecond)
+	*now = now.Add(time.Millisecond)
 	if err := c.process(t.Context(), one.UID); len(w.deletions) != 1 {
 		t.Errorf("deleted %q (%v), whose owner exists", w.deletions, err)
 	}

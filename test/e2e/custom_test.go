@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
@@ -250,21 +248,8 @@ func watchObjects(t *testing.T, c *rig.Client, path string) (ended func() []stri
 // customSteps are the steps about objects of a transition that hands definitions over.
 func customSteps(t *testing.T, p *rig.Pair, access func(*transition.Access)) transition.Transition {
 	t.Helper()
-	text, err := os.ReadFile(p.SpecFile)
-	must(t, err)
-	setup := func(text string) transition.Setup {
-		f, err := spec.Load(p.SpecFile, []byte(text))
-		must(t, err)
-		of, err := plan.New(f, plan.OnHosts)
-		must(t, err)
-		return transition.Setup{Plan: of, Target: render.Systemd}
-	}
-	const names = "customresourcedefinitions.apiextensions.k8s.io, priorityclasses.scheduling.k8s.io, " +
-		"validatingwebhookconfigurations.admissionregistration.k8s.io"
-	handed := strings.Replace(string(text), "\nspec:\n", "\nspec:\n  handedOver: ["+names+"]\n", 1)
-	tr, err := transition.New(setup(string(text)), setup(handed), transition.Facts{})
-	must(t, err)
-	must(t, tr.Validate())
+	tr := handingOver(t, p, "customresourcedefinitions.apiextensions.k8s.io", "priorityclasses.scheduling.k8s.io",
+		"validatingwebhookconfigurations.admissionregistration.k8s.io")
 	about := func(a *transition.Action) bool {
 		if a == nil {
 			return false

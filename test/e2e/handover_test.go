@@ -17,7 +17,11 @@ import (
 	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/test/rig"
 )
 
 // handedOver are the kinds of legacyWorkloads, by key, and what goes with them.
@@ -309,4 +313,24 @@ func (f *nodesPair) rolls(side pair.Side, kind, name string, replicas int) {
 		}
 		return err
 	})
+}
+
+// handingOver is the transition by which the modern side of a pair takes over resources.
+func handingOver(t *testing.T, p *rig.Pair, resources ...string) transition.Transition {
+	t.Helper()
+	text, err := os.ReadFile(p.SpecFile)
+	must(t, err)
+	setup := func(text string) transition.Setup {
+		f, err := spec.Load(p.SpecFile, []byte(text))
+		must(t, err)
+		of, err := plan.New(f, plan.OnHosts)
+		must(t, err)
+		return transition.Setup{Plan: of, Target: render.Systemd}
+	}
+	handed := strings.Replace(string(text), "\nspec:\n",
+		"\nspec:\n  handedOver: ["+strings.Join(resources, ", ")+"]\n", 1)
+	tr, err := transition.New(setup(string(text)), setup(handed), transition.Facts{})
+	must(t, err)
+	must(t, tr.Validate())
+	return tr
 }

@@ -5,13 +5,10 @@ package e2e
 import (
 	"errors"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
@@ -134,18 +131,7 @@ type wayOfIngresses struct{ forth, back []*transition.Action }
 
 func ingressSteps(t *testing.T, p *rig.Pair) (way wayOfIngresses) {
 	t.Helper()
-	text, err := os.ReadFile(p.SpecFile)
-	must(t, err)
-	setup := func(text string) transition.Setup {
-		f, err := spec.Load(p.SpecFile, []byte(text))
-		must(t, err)
-		of, err := plan.New(f, plan.OnHosts)
-		must(t, err)
-		return transition.Setup{Plan: of, Target: render.Systemd}
-	}
-	handed := strings.Replace(string(text), "\nspec:\n", "\nspec:\n  handedOver: [ingresses.networking.k8s.io]\n", 1)
-	tr, err := transition.New(setup(string(text)), setup(handed), transition.Facts{})
-	must(t, err)
+	tr := handingOver(t, p, "ingresses.networking.k8s.io")
 	about := func(a *transition.Action) bool {
 		return a != nil && (a.Objects != nil || len(a.Before) > 0 && a.Before[0].Objects != nil)
 	}

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy/roles"
-	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
@@ -205,24 +202,8 @@ func allows(t *testing.T, c *rig.Client, attributes object) bool {
 // rolesTransition are the steps that are about roles: whether they may go, the copies, the proof.
 func rolesTransition(t *testing.T, p *rig.Pair) (steps []transition.Step) {
 	t.Helper()
-	text, err := os.ReadFile(p.SpecFile)
-	must(t, err)
-	setup := func(text string) transition.Setup {
-		f, err := spec.Load(p.SpecFile, []byte(text))
-		must(t, err)
-		of, err := plan.New(f, plan.OnHosts)
-		must(t, err)
-		return transition.Setup{Plan: of, Target: render.Systemd}
-	}
-	var named []string
-	for _, name := range []string{"clusterroles", "roles", "clusterrolebindings", "rolebindings"} {
-		named = append(named, name+".rbac.authorization.k8s.io")
-	}
-	handed := strings.Replace(string(text), "\nspec:\n", fmt.Sprintf("\nspec:\n  handedOver: [%s]\n",
-		strings.Join(named, ", ")), 1)
-	tr, err := transition.New(setup(string(text)), setup(handed), transition.Facts{})
-	must(t, err)
-	must(t, tr.Validate())
+	tr := handingOver(t, p, "clusterroles.rbac.authorization.k8s.io", "roles.rbac.authorization.k8s.io",
+		"clusterrolebindings.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io")
 	for _, s := range tr.Steps {
 		if s.Do != nil && (s.Do.Roles != nil || len(s.Do.Before) > 0 && s.Do.Before[0].Roles != nil) {
 			steps = append(steps, s)
