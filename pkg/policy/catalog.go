@@ -27,6 +27,7 @@ var openGroups = []string{"custom.metrics.k8s.io", "external.metrics.k8s.io"}
 
 type catalogEntry struct {
 	namespaced bool
+	defined    bool   // by a CustomResourceDefinition
 	source     string // "Kubernetes 1.6-1.36", "preset istio", "crds.yaml"
 	builtin    bool
 	kind       string // "" where only the name of the resource is known
@@ -102,8 +103,8 @@ func (c *Catalog) AddCRDs(name string, data []byte) error {
 			return fmt.Errorf("CustomResourceDefinition %q without spec.group or spec.names.plural", d.Metadata.Name)
 		}
 		aliases := append([]string{strings.ToLower(names.Kind), strings.ToLower(names.Singular)}, names.ShortNames...)
-		c.add(d.Spec.Group, names.Plural, catalogEntry{namespaced: d.Spec.Scope == "Namespaced", source: name,
-			kind: names.Kind, aliases: aliases})
+		c.add(d.Spec.Group, names.Plural, catalogEntry{namespaced: d.Spec.Scope == "Namespaced", defined: true,
+			source: name, kind: names.Kind, aliases: aliases})
 		added++
 		return nil
 	}); err != nil {

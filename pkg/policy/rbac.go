@@ -53,8 +53,8 @@ type Gap struct {
 //   - a rule for a user and a group at once is left out, since a binding's subjects are alternatives;
 //   - a rule without a namespace is left out unless its resource is in no namespace: a ClusterRole would allow all
 //     namespaces;
-//   - subresources have to be named one by one: those that some Kubernetes version has, and status and scale of custom
-//     resources.
+//   - subresources have to be named one by one: those that some Kubernetes version has, and status and scale of what
+//     the catalog does not know or has from a CustomResourceDefinition, which has no others.
 //
 // There is one role per subject and namespace. A subject that is everybody becomes groups system:authenticated and
 // system:unauthenticated, of which every request has one. Rules that others cover are silently left out.
@@ -125,7 +125,7 @@ func (t *translation) add(rule Rule, p part) {
 		if len(policyRule.Resources) == 1 && !t.builtin(p) {
 			policyRule.Resources = append(policyRule.Resources, p.resource.word+"/scale", p.resource.word+"/status")
 		}
-		if !t.builtin(p) {
+		if !t.knowsSubresources(p) {
 			t.gap(rule, "subresources other than scale and status are left out: those of %s are not known",
 				qualified(p.resource.word, p.apiGroup.String()))
 		}
@@ -145,6 +145,14 @@ func (t *translation) inNoNamespace(p part) bool {
 // builtin reports whether all subresources of the part's resource are known.
 func (t *translation) builtin(p part) bool {
 	return !p.apiGroup.any && t.catalog.groups[p.apiGroup.word][p.resource.word].builtin
+}
+
+// knowsSubresources reports whether the part's resource has no other subresources than those that the role names: a
+// definition has two at most, and groups of Kubernetes have no further resources.
+func (t *translation) knowsSubresources(p part) bool {
+	return t.builtin(p) || !p.apiGroup.any &&
+		(t.catalog.groups[p.apiGroup.word][p.resource.word].defined || t.catalog.builtin(p.apiGroup.word) &&
+			!slices.Contains(openGroups, p.apiGroup.word))
 }
 
 // subresourcesOf is subresources, looked up once for each resource.

@@ -82,3 +82,36 @@ func TestToRBAC(t *testing.T) {
 		t.Errorf("gaps (-want +got):\n%s", diff)
 	}
 }
+
+// TestSubresourcesOfWhatIsDefined are status and scale, and no more; of another group's resources there may be more.
+func TestSubresourcesOfWhatIsDefined(t *testing.T) {
+	catalog := NewCatalog()
+	if err := catalog.AddCRDs("crds", []byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1",`+
+		`"kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.test"},"spec":{"group":"example.test",`+
+		`"scope":"Namespaced","names":{"plural":"widgets","kind":"Widget"}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	rules := []Rule{
+		{User: "a", APIGroup: "example.test", Resource: "widgets", Namespace: "demo", Line: 1},
+		{User: "b", APIGroup: "events.k8s.io", Resource: "configmaps", Namespace: "demo", Line: 2}, // there is none
+		{User: "c", APIGroup: "aggregated.test", Resource: "widgets", Namespace: "demo", Line: 3},
+		{User: "d", APIGroup: "*", Resource: "widgets", Namespace: "demo", Line: 4},
+		{User: "e", APIGroup: "custom.metrics.k8s.io", Resource: "pods", Namespace: "demo", Line: 5},
+	}
+	gaps := func(catalog *Catalog) (lines []int) {
+		for _, g := range ToRBAC(rules, catalog).Gaps {
+			lines = append(lines, g.Line)
+		}
+		return lines
+	}
+	if diff := cmp.Diff([]int{3, 4, 5}, gaps(catalog)); diff != "" {
+		t.Errorf("gaps (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]int{1, 3, 4, 5}, gaps(nil)); diff != "" {
+		t.Errorf("gaps without the definition (-want +got):\n%s", diff)
+	}
+	want := []string{"widgets", "widgets/scale", "widgets/status"}
+	if diff := cmp.Diff(want, ToRBAC(rules[:1], catalog).Roles[0].Rules[0].Resources); diff != "" {
+		t.Errorf("the role's resources (-want +got):\n%s", diff)
+	}
+}

@@ -239,7 +239,7 @@ func (w *wholeWay) running() map[string]string {
 
 // operatorAccess is what the operator may do through the modern API server.
 const operatorAccess = `  - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: [example.test], ` +
-	`resources: ["*"], namespaces: [demo]}
+	`resources: [widgets], namespaces: [demo]}
   - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: [""], ` +
 	`resources: [configmaps, events], namespaces: [demo]}
 `

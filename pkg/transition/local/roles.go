@@ -49,6 +49,7 @@ type roleStores struct {
 
 	legacy, modern []roles.Object
 	entries        map[string]etcd.Entry // of the modern side, by the part of the key below the prefix
+	catalog        *policy.Catalog       // with the definitions of both stores
 }
 
 // withRoles does something with the stores of roles.
@@ -85,6 +86,9 @@ func (s *roleStores) read(ctx context.Context) error {
 		s.modern, s.entries[o.Key()] = append(s.modern, o), e
 	})
 	if err != nil {
+		return err
+	}
+	if err := s.define(ctx); err != nil {
 		return err
 	}
 	for _, file := range s.Policies {
@@ -152,6 +156,21 @@ func roleOf(value []byte, apiVersion string) (o roles.Object, err error) {
 	return roles.Read(tree)
 }
 
+// define reads the definitions of custom resources, of which rules may speak.
+func (s *roleStores) define(ctx context.Context) error {
+	s.catalog = policy.NewCatalog()
+	from := s.Prefix + "/" + storage.CRDResource + "/"
+	for _, store := range []etcd.Store{{Name: s.From.Name, Pager: s.from}, {Name: s.To.Name, Pager: s.to}} {
+		_, err := etcd.Entries(ctx, store, etcd.Request{From: from, To: etcd.PrefixEnd(from)}, func(e etcd.Entry) error {
+			return s.catalog.AddCRDs("store "+store.Name+": "+storage.Printable(string(e.Key)), e.Value)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // addPolicy adds roles that allow what a file of ABAC allows.
 func (s *roleStores) addPolicy(file string, refused *RolesError) error {
 	text, err := os.Open(file)
@@ -168,7 +187,7 @@ func (s *roleStores) addRules(file string, text io.Reader, refused *RolesError) 
 	if err != nil {
 		return err
 	}
-	rbac := policy.ToRBAC(rules, nil)
+	rbac := policy.ToRBAC(rules, s.catalog)
 	for _, gap := range rbac.Gaps {
 		refused.Reasons = append(refused.Reasons, fmt.Sprintf("%s:%d: %s", file, gap.Line, gap.Why))
 	}

@@ -295,3 +295,37 @@ func TestWhatStandsAgainstCopiesOfRoles(t *testing.T) {
 		t.Errorf("without its policy: %v", err)
 	}
 }
+
+// TestRulesAboutCustomResourcesBecomeRoles where either side's store has the definition.
+func TestRulesAboutCustomResourcesBecomeRoles(t *testing.T) {
+	const rule = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":` +
+		`{"user":"dave","namespace":"demo","apiGroup":"example.test","resource":"widgets"}}`
+	definition := []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":` +
+		`{"name":"widgets.example.test"},"spec":{"group":"example.test","scope":"Namespaced",` +
+		`"names":{"plural":"widgets","kind":"Widget"}}}`)
+	const key = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.test"
+	for name, test := range map[string]struct {
+		legacy, modern []byte
+		says           string
+	}{
+		"on the legacy side":  {legacy: definition},
+		"on the modern side":  {modern: definition},
+		"on none":             {says: ":1: subresources other than scale and status"},
+		"one that is damaged": {modern: definition[:40], says: "store modern: " + key},
+	} {
+		core, modern, r := rolesWorld(t)
+		for store, value := range map[*etcdtest.Server][]byte{core: test.legacy, modern: test.modern} {
+			if value != nil {
+				store.Put(t, map[string][]byte{key: value})
+			}
+		}
+		if err := os.WriteFile(r.Policies[0], []byte(rule), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h := &Host{Snapshots: filepath.Join(t.TempDir(), "records")}
+		err := h.rolesMayGo(t.Context(), r)
+		if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: %v, want %q", name, err, test.says)
+		}
+	}
+}
