@@ -161,7 +161,8 @@ func (s *roleStores) define(ctx context.Context) error {
 	s.catalog = policy.NewCatalog()
 	from := s.Prefix + "/" + storage.CRDResource + "/"
 	for _, store := range []etcd.Store{{Name: s.From.Name, Pager: s.from}, {Name: s.To.Name, Pager: s.to}} {
-		_, err := etcd.Entries(ctx, store, etcd.Request{From: from, To: etcd.PrefixEnd(from)}, func(e etcd.Entry) error {
+		keys := etcd.Request{From: from, To: etcd.PrefixEnd(from)}
+		_, err := etcd.Entries(ctx, store, keys, func(e etcd.Entry) error {
 			return s.catalog.AddCRDs("store "+store.Name+": "+storage.Printable(string(e.Key)), e.Value)
 		})
 		if err != nil {
