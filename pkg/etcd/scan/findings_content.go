@@ -235,18 +235,21 @@ func (r *reporter) findAPIServices() {
 		return
 	}
 	for _, store := range r.stores {
-		for _, side := range row.Readers(store.Name) {
+		readers := row.Readers(store.Name)
+		for _, side := range readers {
 			served := r.m.ControlPlane(side).GroupVersions
 			if len(served) == 0 {
 				continue
 			}
-			var unknown, nobodys counted
+			var unknown, stale, nobodys counted
 			for _, name := range sortedKeys(store.total.facts.apiServices) {
 				a := store.total.facts.apiServices[name]
 				gv := joinAPIVersion(a.Spec.Group, a.Spec.Version)
 				switch {
 				case a.Spec.Service != nil || slices.Contains(served, gv) ||
 					store.servesCustom(a.Spec.Group, a.Spec.Version):
+				case a.automanaged == "onstart" && len(readers) == 1:
+					stale.add(storage.APIServiceResource + "/" + name)
 				case slices.Contains(r.m.ControlPlane(side.Other()).GroupVersions, gv) || a.automanaged == "onstart":
 					unknown.add(storage.APIServiceResource + "/" + name)
 				default:
@@ -261,6 +264,15 @@ func (r *reporter) findAPIServices() {
 						"them",
 						prose.Counted(nobodys.keys, "APIService"), side, r.m.ControlPlane(side).Version),
 					Fix: "restore the CRDs, or delete the APIServices"})
+			}
+			if stale.keys > 0 { // of its own earlier version, where it was upgraded
+				r.add(store.Name, storage.APIServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Warning,
+					Key: "stale " + string(side), Count: stale.count(), Related: stale.samples,
+					Message: fmt.Sprintf("%s that an API server of another version has written, of group/versions that "+
+						"the %s side (%s) does not serve: it deletes them when it starts, and announces groups until "+
+						"then that answer 404, which blocks its deletion of namespaces",
+						prose.Counted(stale.keys, "APIService"), side, r.m.ControlPlane(side).Version),
+					Fix: fmt.Sprintf("start the API servers of the %s side again, if they run in this version", side)})
 			}
 			if unknown.keys > 0 {
 				r.add(store.Name, storage.APIServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Error,

@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -208,6 +209,12 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS030", "modern:" + storage.APIServiceResource,
 			"1 APIService of group/versions that no CRD in this store has",
 			storage.APIServiceResource + "/v1.gone.io"},
+		{"an APIService that another version of the only server left", func(_ *pair.Map, _, modern storetest.Contents) {
+			modern[storage.APIServiceResource+"/v1beta1.extensions"] = bytes.Replace(
+				storetest.APIService("v1beta1", "extensions"), []byte(`"uid":"u"`),
+				[]byte(`"uid":"u","labels":{"kube-aggregator.kubernetes.io/automanaged":"onstart"}`), 1)
+		}, "FUS030", "modern:" + storage.APIServiceResource, "1 APIService that an API server of another version has written",
+			storage.APIServiceResource + "/v1beta1.extensions"},
 		{"an APIService that nobody serves", func(_ *pair.Map, _, modern storetest.Contents) {
 			modern[storage.APIServiceResource+"/v1beta1.extensions"] = storetest.APIService("v1beta1", "extensions")
 		}, "FUS030", "modern:" + storage.APIServiceResource, "does not serve",
