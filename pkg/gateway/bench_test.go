@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -12,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -176,55 +174,4 @@ func BenchmarkGateway(b *testing.B) {
 			}
 		})
 	})
-}
-
-// BenchmarkIdleWatches measures what 2,000 watches hold that have no events, of one client or of as many: together with
-// their clients and the side, which are in the same process, and what that is more than without the gateway.
-func BenchmarkIdleWatches(b *testing.B) {
-	const watches = 2000
-	const pods = "/api/v1/namespaces/a/pods"
-	for _, clients := range []int{1, watches} {
-		b.Run(fmt.Sprintf("%d clients", clients), func(b *testing.B) {
-			for b.Loop() {
-				m := newMeasured(b)
-				m.modern.page("GET "+pods, func(w http.ResponseWriter, r *http.Request) {
-					fmt.Fprintln(w, `{"type":"BOOKMARK","object":{}}`)
-					http.NewResponseController(w).Flush()
-					<-r.Context().Done()
-				})
-				held := func() float64 {
-					runtime.GC()
-					var s runtime.MemStats
-					runtime.ReadMemStats(&s)
-					return float64(s.HeapInuse+s.StackInuse) / (1 << 20)
-				}
-				watch := func(at string) (more float64, ends []func()) {
-					before := held()
-					transport := m.client.Transport.(*http.Transport)
-					for i := range watches {
-						if i%(watches/clients) == 0 {
-							transport = transport.Clone()
-							ends = append(ends, transport.CloseIdleConnections)
-						}
-						response, err := (&http.Client{Transport: transport}).Get(at + pods + "?watch=1")
-						if err != nil {
-							b.Fatal(err)
-						}
-						ends = append(ends, func() { response.Body.Close() })
-						if _, err := bufio.NewReaderSize(response.Body, 64).ReadString('\n'); err != nil {
-							b.Fatal(response.StatusCode, err)
-						}
-					}
-					return held() - before, ends
-				}
-				direct, ends := watch(m.modern.server.URL)
-				through, more := watch(m.at)
-				b.ReportMetric(through, "MiB")
-				b.ReportMetric(through-direct, "MiB-more")
-				for _, end := range slices.Backward(append(ends, more...)) {
-					end()
-				}
-			}
-		})
-	}
 }

@@ -225,16 +225,27 @@ type took struct {
 	began            time.Time
 	sides            []pair.Side // whose answers the answer is
 	decision, reason string      // of the gateway's policy
+
+	// rest copies what is still to come of an answer without end, nil for nothing. It is called when all that it took
+	// to begin the answer is off the stack: two thousand watches wait with what they need to wait alone.
+	rest func()
+	ends []func() // what is done when the request ends, the last one first
 }
+
+// end has something done when the request ends.
+func (t *took) end(what func()) { t.ends = append(t.ends, what) }
 
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	counted := &counter{ResponseWriter: w, code: http.StatusOK}
 	t := &took{route: "refused", began: time.Now()}
-	end := "aborted"
+	end, ctx := "aborted", r.Context()
 	defer func() { // an answer that breaks off is a panic, by which the client's connection breaks off, too
-		if end == "aborted" && r.Context().Err() != nil {
+		if end == "aborted" && ctx.Err() != nil {
 			end = "gone"
+		}
+		for _, each := range slices.Backward(t.ends) {
+			each()
 		}
 		g.metrics.count(t.route, end, time.Since(t.began))
 		counted.audit.end(end == "aborted")
@@ -244,6 +255,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			t.by(passed.side)
 		}
 		refuse(counted, err)
+	}
+	if t.rest != nil {
+		t.rest()
 	}
 	end = strconv.Itoa(counted.code)
 }
@@ -298,9 +312,9 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	if err != nil {
 		return err
 	}
-	defer leave()
+	t.end(leave)
 	if c.long {
-		defer g.watching.Add(-1)
+		t.end(func() { g.watching.Add(-1) })
 		if limit := int64(g.options.Watches) * limitWatchers; g.watching.Add(1) > limit {
 			busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
 				"%d watches and streams of all users are in flight", limit)
@@ -314,8 +328,9 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	}
 	if c.long {
 		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(g.done, cancel)()
+		t.end(cancel)
+		stop := context.AfterFunc(g.done, cancel)
+		t.end(func() { stop() })
 		r = r.WithContext(ctx)
 	}
 	if view != "" {
@@ -352,7 +367,9 @@ func (g *Gateway) passOver(w http.ResponseWriter, r *http.Request, c *exchange, 
 		return err
 	}
 	c.took.by(name)
-	s.pass(w, r, u, how)
+	if events := s.pass(w, r, u, how); events != nil {
+		c.took.rest = func() { copyEvents(w, events) }
+	}
 	return nil
 }
 
@@ -412,7 +429,7 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 		budget = g.clusterMemory
 	}
 	memory := budget.Reserve()
-	defer memory.Release()
+	c.took.end(memory.Release)
 	if row.Way == routes.Both {
 		c.took.route = "both"
 		return g.serveBoth(w, r, c, row, memory)

@@ -50,6 +50,11 @@ type fakeSide struct {
 const verbsJSON = `"verbs":["create","delete","deletecollection","get","list","patch","update","watch"]`
 
 func newFakeSide(t testing.TB, version string) *fakeSide {
+	_, overHTTP2 := t.(*testing.B) // as API servers; tests break connections, which HTTP/2 shares
+	return startFakeSide(t, version, overHTTP2)
+}
+
+func startFakeSide(t testing.TB, version string, overHTTP2 bool) *fakeSide {
 	f := &fakeSide{pages: map[string]func(http.ResponseWriter, *http.Request){}}
 	for path, body := range map[string]string{
 		"/version": `{"major":"1","minor":"x","gitVersion":"v` + version + `"}`,
@@ -79,7 +84,7 @@ func newFakeSide(t testing.TB, version string) *fakeSide {
 		}
 		page(w, r)
 	}))
-	_, f.server.EnableHTTP2 = t.(*testing.B) // as API servers; tests break connections, which HTTP/2 shares
+	f.server.EnableHTTP2 = overHTTP2
 	f.server.StartTLS()
 	t.Cleanup(f.server.Close)
 	return f
@@ -134,7 +139,7 @@ type fixture struct {
 	registry       *prometheus.Registry
 }
 
-func newFixture(t testing.TB, more ...func(*Options)) *fixture {
+func testPlan(t testing.TB) *plan.Runtime {
 	t.Helper()
 	f, err := spec.Load("spec.yaml", []byte(`apiVersion: kubefusion.dev/v1alpha1
 kind: FusedControlPlane
@@ -164,6 +169,12 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p.Runtime()
+}
+
+func newFixture(t testing.TB, more ...func(*Options)) *fixture {
+	t.Helper()
+	p := testPlan(t)
 	x := &fixture{t: t, legacy: newFakeSide(t, "1.15.12"), modern: newFakeSide(t, "1.36.3")}
 	cert, key := proxyCertificate(t)
 	o := Options{Legacy: x.legacy.config(), Modern: x.modern.config(), ProxyCert: cert, ProxyKey: key, Requests: 3}
@@ -171,7 +182,8 @@ spec:
 		change(&o)
 	}
 	x.registry = prometheus.NewRegistry()
-	x.gateway, err = New(p.Runtime(), o, x.registry)
+	var err error
+	x.gateway, err = New(p, o, x.registry)
 	if err != nil {
 		t.Fatal(err)
 	}

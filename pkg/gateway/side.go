@@ -242,8 +242,8 @@ type passing struct {
 }
 
 // pass sends the request to the side as it is, but for who sends it, and its answer back, whatever it is: a stream, an
-// upgraded connection.
-func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how passing) {
+// upgraded connection. Of a watch it sends the headers: the events are still to be copied, by copyEvents.
+func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how passing) (events io.ReadCloser) {
 	var transport http.RoundTripper = timely{s.forward, s.answerTimeout}
 	switch {
 	case r.Header.Get("Upgrade") != "":
@@ -254,12 +254,9 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 	if how.over != nil {
 		transport = timely{how.over, s.answerTimeout}
 	}
-	flush, pool := time.Duration(0), wholeBuffers // the proxy flushes what has no length of its own
-	if how.done != nil || how.proxied || r.Header.Get("Upgrade") != "" {
+	flush := time.Duration(0) // the proxy flushes what has no length of its own
+	if how.proxied || r.Header.Get("Upgrade") != "" {
 		flush = -1
-	}
-	if how.done != nil {
-		pool = watchBuffers
 	}
 	sent := &sentBody{ReadCloser: r.Body}
 	if r.Body != nil && r.Body != http.NoBody {
@@ -268,7 +265,7 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 		r = &inner
 	}
 	proxy := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: flush, BufferPool: pool,
+		Transport: transport, FlushInterval: flush, BufferPool: wholeBuffers,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host = s.base.Scheme, s.base.Host
 			p.Out.URL.Path = s.base.Path + strings.TrimPrefix(p.In.URL.Path, how.prefix)
@@ -287,7 +284,7 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 				}
 			}
 			if how.done != nil && response.StatusCode == http.StatusOK {
-				response.Body = &endless{response.Body, how.done}
+				events, response.Body = &endless{response.Body, how.done}, http.NoBody
 			}
 			return nil
 		},
@@ -303,6 +300,50 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 		ErrorLog: discard,
 	}
 	proxy.ServeHTTP(w, r)
+	return events
+}
+
+// copyEvents copies the events of a watch. While none comes it holds no buffer but a little one. What is written is
+// sent at once, as by a timed writer. An answer that breaks off is a panic, as of a reverse proxy.
+func copyEvents(w io.Writer, events io.ReadCloser) {
+	defer events.Close()
+	write := func(p []byte) {
+		if _, err := w.Write(p); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	write(nil) // the headers
+	little := make([]byte, littleBytes)
+	for {
+		n, err := events.Read(little)
+		if n > 0 {
+			write(little[:n])
+		}
+		if n == len(little) && err == nil { // there is more of it
+			err = copyEvent(write, events)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return
+		case err != nil:
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// copyEvent copies what has come already.
+func copyEvent(write func([]byte), events io.Reader) error {
+	buffer := wholeBuffers.Get()
+	defer wholeBuffers.Put(buffer)
+	for {
+		n, err := events.Read(buffer)
+		if n > 0 {
+			write(buffer[:n])
+		}
+		if err != nil || n < len(buffer) {
+			return err
+		}
+	}
 }
 
 // sentBody is the body of a client. When it cannot be read, it is not the side that is at fault.
@@ -328,14 +369,16 @@ func (b *sentBody) failed() error {
 	return nil
 }
 
-// buffers are those by which answers are copied. A watch holds one as long as it lives, whether there are events or
-// not.
+// littleBytes is what a watch holds while it waits for events.
+const littleBytes = 512
+
+// buffers are those by which answers are copied.
 type buffers struct {
 	sync.Pool
 	bytes int
 }
 
-var wholeBuffers, watchBuffers = &buffers{bytes: 32 << 10}, &buffers{bytes: 4 << 10}
+var wholeBuffers = &buffers{bytes: 32 << 10}
 
 // Get implements httputil.BufferPool.
 func (b *buffers) Get() []byte {

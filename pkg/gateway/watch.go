@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,8 +59,8 @@ func (b *both) watch(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(b.r.Context())
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(b.r.Context())
+	b.took.end(cancel)
 	if text := query.Get("timeoutSeconds"); text != "" {
 		seconds, err := strconv.Atoi(text)
 		if err != nil || seconds < 0 {
@@ -82,7 +83,7 @@ func (b *both) watch(w http.ResponseWriter) error {
 		if err != nil {
 			return err
 		}
-		defer response.Body.Close()
+		b.took.end(func() { response.Body.Close() })
 		if response.StatusCode != http.StatusOK {
 			body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 			if err != nil {
@@ -102,24 +103,48 @@ func (b *both) watch(w http.ResponseWriter) error {
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		return nil //nolint:nilerr // the client is gone
 	}
-	events := make(chan event)
-	for name, stream := range streams {
-		go read(ctx, name, stream, events, cancel)
+	m := &merging{merger: merger{version: version}, encoder: json.NewEncoder(timed{w, b.eventTimeout}), end: cancel}
+	b.took.rest = func() { m.merge(streams[pair.Legacy], streams[pair.Modern]) }
+	return nil
+}
+
+// merging writes the events of two watches as those of one.
+type merging struct {
+	end context.CancelFunc // both watches end with it
+
+	mu      sync.Mutex
+	merger  merger
+	encoder *json.Encoder
+	ended   bool
+}
+
+// merge returns when both watches have ended: either ends with the other.
+func (m *merging) merge(legacy, modern io.Reader) {
+	var other sync.WaitGroup
+	other.Go(func() { m.read(pair.Legacy, legacy) })
+	m.read(pair.Modern, modern)
+	other.Wait()
+}
+
+// stop ends both watches.
+func (m *merging) stop() {
+	m.mu.Lock()
+	m.ended = true
+	m.mu.Unlock()
+	m.end()
+}
+
+// write writes an event, and reports whether the watch goes on.
+func (m *merging) write(e event) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended { // an error behind the last event is that of the other side's end
+		return false
 	}
-	m := merger{version: version}
-	encoder := json.NewEncoder(timed{w, b.eventTimeout})
-	for {
-		var e event
-		select {
-		case <-ctx.Done():
-			return nil
-		case e = <-events:
-		}
-		shown, last := m.show(e)
-		if err := encoder.Encode(shown); err != nil || last {
-			return nil //nolint:nilerr // the client is gone, or reads too slowly
-		}
-	}
+	shown, last := m.merger.show(e)
+	err := m.encoder.Encode(shown) // the client is gone, or reads too slowly
+	m.ended = err != nil || last
+	return !m.ended
 }
 
 // event is an event of a side, or what was wrong with its stream.
@@ -134,34 +159,36 @@ type wireEvent struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// read hands on the events of a side. The end of its stream ends the whole watch.
-func read(ctx context.Context, name pair.Side, stream io.Reader, events chan<- event, end context.CancelCauseFunc) {
+// read writes the events of a side. The end of its stream ends the whole watch.
+func (m *merging) read(name pair.Side, stream io.Reader) {
+	defer m.stop()
 	limited := &frames{in: stream}
 	decoder := json.NewDecoder(limited)
 	for {
 		e := event{side: name}
 		limited.read = 0
 		err := decoder.Decode(&e.wireEvent)
-		if errors.Is(err, io.EOF) || ctx.Err() != nil {
-			end(nil)
+		if err != nil && !isGarbage(err) { // the stream has ended, or the connection is gone
 			return
 		}
-		if err != nil {
-			if errors.Is(err, io.ErrUnexpectedEOF) || !isGarbage(err) {
-				end(nil) // the connection is gone
-				return
-			}
-			e.err = err
-		}
-		select {
-		case events <- e:
-		case <-ctx.Done():
+		e.err = err
+		if !m.write(e) || err != nil {
 			return
 		}
-		if err != nil {
-			return
+		if limited.read > limitKeptBytes && !more(decoder) {
+			decoder = json.NewDecoder(limited)
 		}
 	}
+}
+
+// limitKeptBytes is what a decoder of events keeps while it waits: it keeps what its largest event took.
+const limitKeptBytes = 4 << 10
+
+// more reports whether the decoder has read of what follows an event, beyond its line.
+func more(decoder *json.Decoder) bool {
+	var next [2]byte
+	n, _ := decoder.Buffered().Read(next[:])
+	return n > 1 || n == 1 && next[0] != '\n'
 }
 
 func isGarbage(err error) bool {
