@@ -1,17 +1,20 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -134,7 +137,7 @@ func (b *both) list(w http.ResponseWriter) error {
 		return invalid("resourceVersion %q is of one object: no list is exactly at it", version)
 	}
 	share := limit/int64(len(names)) + min(limit%int64(len(names)), 1)
-	answers, errs := b.each(names, func(name pair.Side) question {
+	ask := func(name pair.Side) question {
 		q := maps.Clone(query)
 		q.Del("continue")
 		set(q, "limit", share, limit > 0)
@@ -147,9 +150,19 @@ func (b *both) list(w http.ResponseWriter) error {
 			q.Del("resourceVersionMatch")
 		}
 		return question{method: http.MethodGet, path: b.r.URL.EscapedPath(), query: q, accept: form}
-	}, limitListBytes)
-	lists := make([]*merge.List, 0, len(names))
-	next := merge.Token{Version: token.Version}
+	}
+	w.Header().Set("Content-Type", form)
+	w.Header().Set("Cache-Control", "no-cache, private")
+	if strings.Contains(form, "as=Table") {
+		return b.tables(w, names, ask, token)
+	}
+	return b.stream(w, names, ask, token)
+}
+
+// tables merges the Tables of both sides, which are held whole: what columns there are says each of them.
+func (b *both) tables(w http.ResponseWriter, names []pair.Side, ask func(pair.Side) question, token merge.Token) error {
+	answers, errs := b.each(names, ask, limitListBytes)
+	tables := make([]*merge.Table, 0, len(names))
 	for _, name := range names {
 		if err := errs[name]; err != nil {
 			return err
@@ -165,36 +178,127 @@ func (b *both) list(w http.ResponseWriter) error {
 		if err := b.memory.Grow(b.r.Context(), text.HeldBytes()); err != nil {
 			return unavailable("the list of the %s side: %v", name, err)
 		}
-		l, err := merge.ParseList(text, name)
+		t, err := merge.ParseTable(text, name)
 		if err != nil {
 			return unreachable(name, err)
 		}
-		lists = append(lists, l)
-		if token == (merge.Token{}) {
-			next.Version = next.Version.With(name, l.ResourceVersion())
-		}
-		if name == pair.Legacy {
-			next.Legacy = l.Continue()
-		} else {
-			next.Modern = l.Continue()
-		}
-		for _, warning := range a.header.Values("Warning") {
-			w.Header().Add("Warning", warning)
-		}
+		tables = append(tables, t)
+		addWarnings(w, a.header)
 	}
-	if err := b.memory.Grow(b.r.Context(), merge.MergedBytes(lists)); err != nil {
+	if err := b.memory.Grow(b.r.Context(), merge.MergedBytes(tables)); err != nil {
 		return unavailable("merging the lists of the two sides: %v", err)
 	}
-	body, err := merge.Lists(lists, next.Version, next)
+	body, err := merge.Tables(tables, token)
 	if err != nil {
 		return unavailable("merging the lists of the two sides: %v", err)
 	}
 	b.took.by(pair.Sides()...)
-	w.Header().Set("Content-Type", form)
-	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(body) // a client that is gone
 	return nil
+}
+
+func addWarnings(w http.ResponseWriter, from http.Header) {
+	for _, warning := range from.Values("Warning") {
+		w.Header().Add("Warning", warning)
+	}
+}
+
+// stream merges the lists of both sides while they come. What has begun to be written can only be broken off.
+func (b *both) stream(w http.ResponseWriter, names []pair.Side, ask func(pair.Side) question, token merge.Token) error {
+	ctx, cancel := context.WithTimeout(b.r.Context(), 2*answerTimeout)
+	defer cancel()
+	streams, errs := make([]*merge.Stream, len(names)), make([]error, len(names))
+	headers, bodies := make([]http.Header, len(names)), make([]io.ReadCloser, len(names))
+	defer func() {
+		for _, body := range bodies {
+			if body != nil {
+				body.Close()
+			}
+		}
+	}()
+	var group sync.WaitGroup
+	for i, name := range names {
+		memory := b.Gateway.memory.Reserve() // one for each: it grows in one place at a time
+		b.took.end(memory.Release)
+		group.Go(func() {
+			if bodies[i], headers[i], errs[i] = b.opened(ctx, name, ask(name), memory); errs[i] != nil {
+				return
+			}
+			grow := func(more int64) error { return memory.Grow(ctx, more) }
+			if streams[i], errs[i] = merge.NewStream(bodies[i], name, grow); errs[i] != nil {
+				errs[i] = unreachable(name, errs[i])
+			}
+		})
+	}
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	for _, header := range headers {
+		addWarnings(w, header)
+	}
+	b.took.by(pair.Sides()...)
+	out := &begun{ResponseWriter: w}
+	if err := merge.Streams(out, streams, token); err != nil {
+		if out.begun && out.err == nil {
+			b.log.Warn("merged list aborted", "path", b.info.Path, "err", webserver.Brief(err))
+		}
+		if out.begun {
+			panic(http.ErrAbortHandler)
+		}
+		return unavailable("merging the lists of the two sides: %v", err)
+	}
+	return nil
+}
+
+// begun knows whether something was written, and why it could not be.
+type begun struct {
+	http.ResponseWriter
+	begun bool
+	err   error
+}
+
+// Write implements io.Writer.
+func (b *begun) Write(p []byte) (n int, err error) {
+	b.begun = true
+	n, b.err = b.ResponseWriter.Write(p)
+	return n, b.err
+}
+
+// opened is the body of a side's list. What is converted is held whole: what it loses is said before it.
+func (b *both) opened(ctx context.Context, name pair.Side, q question,
+	memory *webserver.Reservation) (io.ReadCloser, http.Header, error) {
+	var a *answer
+	if q.over = b.conversion(b.exchange, b.row, name, memory); q.over != nil {
+		var err error
+		if a, err = b.sides[name].ask(ctx, b.r, b.id, q, limitListBytes, memory); err != nil {
+			return nil, nil, err
+		}
+	} else {
+		response, err := b.sides[name].send(ctx, b.r, b.id, q)
+		if err != nil {
+			return nil, nil, err
+		}
+		if response.StatusCode == http.StatusOK {
+			return response.Body, response.Header, nil
+		}
+		defer response.Body.Close()
+		body, err := readAll(ctx, response.Body, limitStatusBytes, memory)
+		if err != nil {
+			return nil, nil, unreachable(name, err)
+		}
+		if response.StatusCode == http.StatusUnauthorized {
+			return nil, nil, b.sides[name].unbelieved()
+		}
+		a = &answer{name, response.StatusCode, response.Header, body}
+	}
+	if a.code != http.StatusOK {
+		return nil, nil, b.partly(a)
+	}
+	return io.NopCloser(bytes.NewReader(a.body)), a.header, nil
 }
 
 func set(q url.Values, name string, value int64, on bool) {

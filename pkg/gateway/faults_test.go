@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -86,6 +87,53 @@ func TestWatchesThatASideBreaks(t *testing.T) {
 			if (path == collection || tc.want == "ERROR 410") && got != tc.want || code != http.StatusOK ||
 				strings.Contains(text, "ADDED") || strings.Contains(text, "BOOKMARK") {
 				t.Errorf("GET %s, a side sends %s: %d, %q, want %q", path, name, code, text, tc.want)
+			}
+		}
+	}
+}
+
+// A list of which a side breaks its part off is refused, or broken off itself where its begin was sent already: it is
+// never taken for a whole one.
+func TestListsThatASideBreaks(t *testing.T) {
+	item := deployment("x", "u")
+	for name, tc := range map[string]struct {
+		objects int
+		end     func(w http.ResponseWriter)
+	}{
+		"a short one, and the connection ends": {10, func(http.ResponseWriter) { panic(http.ErrAbortHandler) }},
+		"a short one, and garbage":             {10, func(w http.ResponseWriter) { io.WriteString(w, "<html>") }},
+		"a short one without an end":           {10, func(http.ResponseWriter) {}},
+		"a long one, and the connection ends":  {50_000, func(http.ResponseWriter) { panic(http.ErrAbortHandler) }},
+		"a long one, and garbage":              {50_000, func(w http.ResponseWriter) { io.WriteString(w, "<html>") }},
+		"a long one without an end":            {50_000, func(http.ResponseWriter) {}},
+		"a long one, and an object too many":   {50_000, func(w http.ResponseWriter) { io.WriteString(w, "]}{}") }},
+	} {
+		x := newFixture(t)
+		for broken, whole := range map[*fakeSide]*fakeSide{x.legacy: x.modern, x.modern: x.legacy} {
+			whole.say("GET "+collection, http.StatusOK, emptyList)
+			broken.page("GET "+collection, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				io.WriteString(w, `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"1"},"items":[`)
+				for range tc.objects {
+					io.WriteString(w, item+",")
+				}
+				io.WriteString(w, item)
+				tc.end(w)
+			})
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+collection, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Test-Certificate", "alice")
+			response, err := http.DefaultTransport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if refused := response.StatusCode == http.StatusServiceUnavailable; refused != (tc.objects == 10) ||
+				!refused && (err == nil || json.Valid(text)) {
+				t.Errorf("%s: %d, %d bytes, %v", name, response.StatusCode, len(text), err)
 			}
 		}
 	}

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -725,9 +726,18 @@ func TestHalfAListIsNoList(t *testing.T) {
 func TestListsThatAreBombs(t *testing.T) {
 	x := newFixture(t)
 	items := strings.Repeat("{},", 2_200_000) + "{}"
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.say("GET "+collection, http.StatusOK, `{"kind":"Table","metadata":{},"rows":[`+items+`]}`)
+	}
+	x.wants("GET", collection, "", http.StatusServiceUnavailable, "bytes of memory",
+		"Accept: application/json;as=Table;v=v1;g=meta.k8s.io")
+	// Without a Table objects are held one by one.
 	x.legacy.say("GET "+collection, http.StatusOK, emptyList)
 	x.modern.say("GET "+collection, http.StatusOK, `{"kind":"DeploymentList","metadata":{},"items":[`+items+`]}`)
-	x.wants("GET", collection, "", http.StatusServiceUnavailable, "bytes of memory")
+	x.gateway.memory = webserver.NewBudget(4 << 20)
+	if got := strings.Count(x.wants("GET", collection, "", http.StatusOK, "]}"), "{}"); got < 2_200_000 {
+		t.Errorf("a list has %d objects", got)
+	}
 
 	columns := make([]string, 256)
 	for i := range columns {
@@ -740,11 +750,11 @@ func TestListsThatAreBombs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := merge.ParseList(text, pair.Modern)
+	parsed, err := merge.ParseTable(text, pair.Modern)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := merge.MergedBytes([]*merge.List{parsed}); got < rows*256*10 {
+	if got := merge.MergedBytes([]*merge.Table{parsed}); got < rows*256*10 {
 		t.Errorf("%d rows of 256 columns are %d bytes", rows, got)
 	}
 	if _, _, err := merge.Read([]byte(list), pair.Modern, merge.Version{}); err == nil {

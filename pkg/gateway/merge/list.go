@@ -2,22 +2,13 @@ package merge
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
-
-// List is one side's answer to a list: of objects, of their metadata alone, or a Table.
-type List struct {
-	Side   pair.Side
-	fields fields
-	items  []item
-	meta   listMeta
-}
 
 type listMeta struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
@@ -25,11 +16,56 @@ type listMeta struct {
 	Remaining       *int64 `json:"remainingItemCount,omitempty"`
 }
 
+// item is an object of a list, or a row of a Table.
 type item struct {
 	text            json.RawMessage
 	namespace, name string
 	side            pair.Side
 	at              places // of an object; those of a row are not looked for
+}
+
+// before is the order of objects: that of API servers, by the keys of their stores.
+func (i *item) before(other *item) bool {
+	if i.namespace == other.namespace {
+		return i.name < other.name
+	}
+	return i.namespace+"/" < other.namespace+"/"
+}
+
+// metaOf is the metadata of a list of both sides, or of what still comes of one from a token; the zero token is that of
+// a list that begins.
+func metaOf(of map[pair.Side]*listMeta, token Token) listMeta {
+	next, remaining := Token{Version: token.Version}, new(int64)
+	for side, meta := range of {
+		if token == (Token{}) {
+			next.Version = next.Version.With(side, meta.ResourceVersion)
+		}
+		if side == pair.Legacy {
+			next.Legacy = meta.Continue
+		} else {
+			next.Modern = meta.Continue
+		}
+		switch {
+		case meta.Continue == "" || remaining == nil:
+		case meta.Remaining == nil: // the side does not say how many are to come
+			remaining = nil
+		default:
+			*remaining += *meta.Remaining
+		}
+	}
+	meta := listMeta{ResourceVersion: next.Version.String(), Continue: next.String()}
+	if meta.Continue != "" {
+		meta.Remaining = remaining
+	}
+	return meta
+}
+
+// Table is one side's answer to a list that is asked for as a Table.
+type Table struct {
+	side   pair.Side
+	fields fields
+	rows   []item
+	meta   listMeta
 }
 
 const (
@@ -41,170 +77,96 @@ const (
 	limitObjectBytes = 16 << 20
 )
 
-// MergedBytes is about what Lists makes of the lists.
-func MergedBytes(lists []*List) int64 {
+// MergedBytes is about what Tables makes of the tables.
+func MergedBytes(tables []*Table) int64 {
 	size, rows, columns := int64(0), int64(0), Columns{}
-	for _, l := range lists {
-		for _, it := range l.items {
-			size += int64(len(it.text)) + shownBytes
+	for _, t := range tables {
+		for _, row := range t.rows {
+			size += int64(len(row.text)) + shownBytes
 		}
-		if l.IsTable() {
-			rows += int64(len(l.items))
-			_ = columns.add(l.Side, l.fields) // Lists says what is wrong with them
-		}
+		rows += int64(len(t.rows))
+		_ = columns.add(t.side, t.fields) // Tables says what is wrong with them
 	}
 	return size + rows*int64(len(columns.all))*cellBytes
 }
 
-// ParseList reads an answer. Errors: no list.
-func ParseList(text Text, side pair.Side) (*List, error) {
+// ParseTable reads an answer. Errors: no Table.
+func ParseTable(text Text, side pair.Side) (*Table, error) {
 	all, err := members(text.json)
 	if err != nil {
 		return nil, err
 	}
-	l := &List{Side: side, fields: all}
-	metadata, ok := l.fields["metadata"]
-	if !ok {
-		return nil, errors.New("a list without metadata")
+	t := &Table{side: side, fields: all}
+	metadata, rows := t.fields["metadata"], t.fields["rows"]
+	if kind := t.fields.text("kind"); kind != "Table" || metadata == nil || rows == nil {
+		return nil, fmt.Errorf("a %q with fields %v: want a Table with metadata and rows", kind,
+			slices.Sorted(maps.Keys(t.fields)))
 	}
-	if err := json.Unmarshal(metadata, &l.meta); err != nil {
+	if err := json.Unmarshal(metadata, &t.meta); err != nil {
 		return nil, err
 	}
-	raw, ok := l.fields[l.array()]
-	if !ok {
-		return nil, fmt.Errorf("a %q without %s", l.fields.text("kind"), l.array())
-	}
-	items, err := elements(raw)
+	texts, err := elements(rows)
 	if err != nil {
 		return nil, err
 	}
-	delete(l.fields, l.array())
-	l.items = make([]item, len(items))
-	rows := l.IsTable()
-	for i, text := range items {
+	delete(t.fields, "rows")
+	t.rows = make([]item, len(texts))
+	for i, text := range texts {
 		if len(text) > limitObjectBytes {
-			return nil, fmt.Errorf("an object has more than %d bytes", limitObjectBytes)
+			return nil, fmt.Errorf("a row has more than %d bytes", limitObjectBytes)
 		}
-		if l.items[i], err = l.item(text, rows); err != nil {
+		var row struct{ Object Meta }
+		if err := json.Unmarshal(text, &row); err != nil {
+			return nil, err
+		}
+		t.rows[i] = item{text: text, side: side, namespace: row.Object.Metadata.Namespace,
+			name: row.Object.Metadata.Name}
+	}
+	return t, nil
+}
+
+// Tables makes one Table of those of both sides, or of the one that still goes on from a token; the zero token is that
+// of a list that begins. Rows are in the order of the namespaces and names of their objects.
+// Errors: columns that cannot be, objects that cannot be read.
+func Tables(tables []*Table, token Token) ([]byte, error) {
+	first := tables[len(tables)-1] // the modern side's, where it is one of them
+	var rows []item
+	metas, columns := map[pair.Side]*listMeta{}, Columns{}
+	for _, t := range tables {
+		rows, metas[t.side] = append(rows, t.rows...), &t.meta
+	}
+	for _, t := range slices.Backward(tables) {
+		if err := columns.add(t.side, t.fields); err != nil {
 			return nil, err
 		}
 	}
-	return l, nil
-}
-
-// item is an object of the list, or a row of a Table.
-func (l *List) item(text json.RawMessage, row bool) (item, error) {
-	it := item{text: text, side: l.Side}
-	if !row {
-		if it.at = find(text); it.at.usual {
-			it.namespace, it.name = it.at.namespace, it.at.name
-			return it, nil
-		}
-	}
-	object := text
-	if row {
-		var in struct{ Object json.RawMessage }
-		if err := json.Unmarshal(text, &in); err != nil {
-			return it, err
-		}
-		object = in.Object
-	}
-	var meta Meta
-	if object != nil {
-		if err := json.Unmarshal(object, &meta); err != nil {
-			return it, err
-		}
-	}
-	it.namespace, it.name = meta.Metadata.Namespace, meta.Metadata.Name
-	return it, nil
-}
-
-// IsTable reports whether the answer is a Table.
-func (l *List) IsTable() bool { return l.fields.text("kind") == "Table" }
-
-func (l *List) array() string {
-	if l.IsTable() {
-		return "rows"
-	}
-	return "items"
-}
-
-// Len is the number of objects.
-func (l *List) Len() int { return len(l.items) }
-
-// ResourceVersion and Continue are the side's own.
-func (l *List) ResourceVersion() string { return l.meta.ResourceVersion }
-func (l *List) Continue() string        { return l.meta.Continue }
-
-// Lists makes one list of those of both sides, or of the one that still goes on. version is that of the whole list;
-// further is where it goes on. Objects are in the order of their namespaces and names.
-// Errors: lists of two forms, objects that cannot be read.
-func Lists(lists []*List, version Version, further Token) ([]byte, error) {
-	first := lists[len(lists)-1] // the modern side's, where it is one of them
-	var items []item
-	for _, l := range lists {
-		if l.IsTable() != first.IsTable() || l.fields.text("kind") != first.fields.text("kind") {
-			return nil, fmt.Errorf("one side answers with a %s, the other with a %s", first.fields.text("kind"),
-				l.fields.text("kind"))
-		}
-		items = append(items, l.items...)
-	}
-	columns := Columns{}
-	for _, l := range slices.Backward(lists) {
-		if err := columns.add(l.Side, l.fields); err != nil {
-			return nil, err
-		}
-	}
-	if first.IsTable() && columns.all != nil {
+	if columns.all != nil {
 		first.fields["columnDefinitions"] = encode(columns.all)
 	}
-	slices.SortStableFunc(items, func(a, b item) int {
-		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	slices.SortStableFunc(rows, func(a, b item) int {
+		switch {
+		case a.before(&b):
+			return -1
+		case b.before(&a):
+			return 1
+		}
+		return 0
 	})
-	meta := listMeta{ResourceVersion: version.String(), Continue: further.String()}
-	if meta.Continue != "" {
-		meta.Remaining = remaining(lists)
-	}
-	first.fields["metadata"] = encode(meta)
-	// The objects are written once: a list may have a hundred megabytes.
-	out := append(make([]byte, 0, MergedBytes(lists)), bytes.TrimSuffix(encode(first.fields), []byte("}"))...)
-	out = fmt.Appendf(out, ",%q:[", first.array())
-	for i, it := range items {
+	first.fields["metadata"] = encode(metaOf(metas, token))
+	// The rows are written once: a list may have a hundred megabytes.
+	out := append(make([]byte, 0, MergedBytes(tables)), bytes.TrimSuffix(encode(first.fields), []byte("}"))...)
+	out = append(out, `,"rows":[`...)
+	for i, row := range rows {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		if it.at.asItStands() {
-			out = it.at.shown(out, it.text, it.side, Version{})
-			continue
-		}
-		var shown []byte
-		var err error
-		if first.IsTable() {
-			shown, err = columns.listed(it)
-		} else {
-			shown, _, err = Read(it.text, it.side, Version{})
-		}
+		shown, err := columns.listed(row)
 		if err != nil {
-			return nil, fmt.Errorf("%s/%s of the %s side: %w", it.namespace, it.name, it.side, err)
+			return nil, fmt.Errorf("%s/%s of the %s side: %w", row.namespace, row.name, row.side, err)
 		}
 		out = append(out, shown...)
 	}
 	return append(out, "]}"...), nil
-}
-
-// remaining is the number of objects that are still to come; nil where a side does not say it.
-func remaining(lists []*List) *int64 {
-	var sum int64
-	for _, l := range lists {
-		switch {
-		case l.meta.Continue == "":
-		case l.meta.Remaining == nil:
-			return nil
-		default:
-			sum += *l.meta.Remaining
-		}
-	}
-	return &sum
 }
 
 // Columns are those of the tables of both sides. The zero value has none.

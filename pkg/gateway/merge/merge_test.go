@@ -170,50 +170,33 @@ func TestPatchesAreThoseOfTheSide(t *testing.T) {
 	}
 }
 
-func list(t *testing.T, side pair.Side, text string) *List {
+func table(t *testing.T, side pair.Side, text string) *Table {
 	t.Helper()
-	l, err := parsed([]byte(text), side)
+	read, err := ReadText([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
-}
-
-func parsed(text []byte, side pair.Side) (*List, error) {
-	read, err := ReadText(text)
+	parsed, err := ParseTable(read, side)
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return ParseList(read, side)
+	return parsed
 }
 
 func TestListsOfBothSidesAreOne(t *testing.T) {
-	legacy := list(t, pair.Legacy, `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"10",
+	body, err := streamed(`{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"10",
 		"selfLink":"/x","continue":"more","remainingItemCount":4},"items":[
-		{"metadata":{"namespace":"a","name":"x","resourceVersion":"3"}},{"metadata":{"namespace":"b","name":"z"}}]}`)
-	modern := list(t, pair.Modern, `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"20"},
-		"items":[{"metadata":{"namespace":"a","name":"y"}}]}`)
-	version := Version{legacy.ResourceVersion(), modern.ResourceVersion()}
-	further := Token{Legacy: legacy.Continue(), Modern: modern.Continue(), Version: version}
-	body, err := Lists([]*List{legacy, modern}, version, further)
+		{"metadata":{"namespace":"a","name":"x","resourceVersion":"3"}},{"metadata":{"namespace":"b","name":"z"}}]}`, `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"20"},
+		"items":[{"metadata":{"namespace":"a","name":"y"}}]}`, Token{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	further := Token{Legacy: "more", Version: Version{"10", "20"}}
 	same(t, "the list", body, `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"l10m20",
 		"continue":"`+further.String()+`","remainingItemCount":4},"items":[
 		{"metadata":{"namespace":"a","name":"x","resourceVersion":"l3","annotations":{"kubefusion.dev/side":"legacy"}}},
 		{"metadata":{"namespace":"a","name":"y","annotations":{"kubefusion.dev/side":"modern"}}},
 		{"metadata":{"namespace":"b","name":"z","annotations":{"kubefusion.dev/side":"legacy"}}}]}`)
-	for _, text := range []string{`{"kind":"Status","metadata":{}}`, `{}`, `[]`, `{"metadata":{},"items":[7]}`,
-		`{"metadata":{},"items":[{}`} {
-		if _, err := parsed([]byte(text), pair.Legacy); err == nil {
-			t.Errorf("%s is a list", text)
-		}
-	}
-	table := list(t, pair.Modern, `{"kind":"Table","metadata":{},"rows":[]}`)
-	if _, err := Lists([]*List{legacy, table}, version, Token{}); err == nil {
-		t.Error("a list and a Table are one")
-	}
 }
 
 func TestTablesHaveTheColumnsOfBoth(t *testing.T) {
@@ -222,11 +205,11 @@ func TestTablesHaveTheColumnsOfBoth(t *testing.T) {
 	}
 	const old, recent = `[{"name":"Name"},{"name":"Desired"},{"name":"Age"}]`,
 		`[{"name":"Name"},{"name":"Age"},{"name":"Up"}]`
-	legacy := list(t, pair.Legacy, `{"kind":"Table","metadata":{},"columnDefinitions":`+old+`,"rows":[`+
+	legacy := table(t, pair.Legacy, `{"kind":"Table","metadata":{"resourceVersion":"1"},"columnDefinitions":`+old+`,"rows":[`+
 		row(`["b",2,"1d"]`, "b")+`]}`)
-	modern := list(t, pair.Modern, `{"kind":"Table","metadata":{},"columnDefinitions":`+recent+`,"rows":[`+
+	modern := table(t, pair.Modern, `{"kind":"Table","metadata":{"resourceVersion":"2"},"columnDefinitions":`+recent+`,"rows":[`+
 		row(`["a","5m",3]`, "a")+`]}`)
-	body, err := Lists([]*List{legacy, modern}, Version{"1", "2"}, Token{})
+	body, err := Tables([]*Table{legacy, modern}, Token{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,10 +245,10 @@ func TestTablesHaveTheColumnsOfBoth(t *testing.T) {
 
 // The rows of both sides get a cell for each column of either.
 func TestTablesHaveFewColumns(t *testing.T) {
-	many := list(t, pair.Modern, `{"kind":"Table","metadata":{},"columnDefinitions":[`+
+	many := table(t, pair.Modern, `{"kind":"Table","metadata":{},"columnDefinitions":[`+
 		strings.Repeat(`{"name":"a"},`, limitColumns)+`{"name":"b"}],"rows":[]}`)
-	few := list(t, pair.Legacy, `{"kind":"Table","metadata":{},"columnDefinitions":[{"name":"a"}],"rows":[]}`)
-	if _, err := Lists([]*List{few, many}, Version{}, Token{}); err == nil {
+	few := table(t, pair.Legacy, `{"kind":"Table","metadata":{},"columnDefinitions":[{"name":"a"}],"rows":[]}`)
+	if _, err := Tables([]*Table{few, many}, Token{}); err == nil {
 		t.Error("a table has any number of columns")
 	}
 }

@@ -61,10 +61,8 @@ type Meta struct {
 // what has no metadata stays as it is.
 // Returned beside it: the object's own resource version.
 func Read(object []byte, side pair.Side, all Version) (shown []byte, own string, err error) {
-	if _, err := ReadText(object); err == nil {
-		if at := find(object); at.asItStands() {
-			return at.shown(nil, object, side, all), at.own(object), nil
-		}
+	if at := find(object); at.asItStands() {
+		return at.shown(nil, object, side, all), at.own(object), nil
 	}
 	return readDecoded(object, side, all)
 }

@@ -113,6 +113,86 @@ func (s *scanner) list(depth int, end byte) bool {
 	}
 }
 
+// members goes on behind an object. member goes on behind the value of a member, whose key stands there as it is
+// written.
+func (s *scanner) members(member func(key []byte) bool) bool {
+	if s.space(); !s.skip('{') {
+		return false
+	}
+	if s.space(); s.skip('}') {
+		return true
+	}
+	for {
+		from := s.space()
+		if !s.quoted() {
+			return false
+		}
+		key := s.text[from+1 : s.at-1]
+		if s.space(); !s.skip(':') {
+			return false
+		}
+		if s.space(); !member(key) {
+			return false
+		}
+		if s.space(); s.skip('}') {
+			return true
+		}
+		if !s.skip(',') {
+			return false
+		}
+	}
+}
+
+// object goes on behind an object with which the text begins, and finds its places on the way, as find does.
+func (s *scanner) object(p *places) bool {
+	*p = places{usual: true}
+	return s.members(func(key []byte) bool {
+		at := s.at
+		switch string(key) {
+		case "kind":
+			return s.value(1) && p.reads(&p.kind, s.text[at:s.at])
+		case "metadata":
+			if !p.begins(p.metadata, s, '{') {
+				return s.value(1)
+			}
+			ok := s.metadata(p)
+			p.metadata = span{at, s.at}
+			return ok
+		}
+		return p.plain(key) && s.value(1)
+	})
+}
+
+func (s *scanner) metadata(p *places) bool {
+	return s.members(func(key []byte) bool {
+		at := s.at
+		switch string(key) {
+		case "namespace":
+			return s.value(2) && p.reads(&p.namespace, s.text[at:s.at])
+		case "name":
+			return s.value(2) && p.reads(&p.name, s.text[at:s.at])
+		case "resourceVersion":
+			p.begins(p.version, s, '"')
+			if !s.value(2) {
+				return false
+			}
+			p.version = span{at, s.at}
+			return p.plain(s.text[at:s.at])
+		case "annotations":
+			if !p.begins(p.annotations, s, '{') {
+				return s.value(2)
+			}
+			ok := s.members(func(key []byte) bool {
+				p.usual = p.usual && string(key) != SideAnnotation
+				return p.plain(key) && s.value(3)
+			})
+			p.annotations = span{at, s.at}
+			return ok
+		}
+		return p.plain(key) && s.value(2)
+	})
+}
+
 // plain are the bytes that stand for themselves in a string. Whether they are UTF-8 is not looked at.
 var plain = func() (table [256]bool) {
 	for c := range table {

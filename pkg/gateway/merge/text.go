@@ -21,66 +21,34 @@ type places struct {
 // span is a part of a text. The zero value is none.
 type span struct{ from, to int }
 
-func (s span) of(text []byte) []byte { return text[s.from:s.to] }
-
-// within is where a part of a text lies that is a slice of it.
-func within(text, part []byte) span {
-	from := cap(text) - cap(part)
-	return span{from, from + len(part)}
-}
-
-// find finds the places in an object. Its text must be valid JSON.
+// find finds the places in an object. usual is false for what is no JSON, too.
 func find(object []byte) places {
-	p := places{usual: true}
-	err := storage.JSONMembers(object, func(key, value []byte) bool {
-		switch string(key) {
-		case "kind":
-			p.text(&p.kind, value)
-		case "metadata":
-			p.place(&p.metadata, object, value, '{')
-		}
-		return p.usual
-	})
-	if err != nil || !p.usual || p.metadata == (span{}) {
-		p.usual = p.usual && err == nil
-		return p
+	s, p := scanner{text: object}, places{}
+	if !s.object(&p) || s.space() < len(object) {
+		p.usual = false
 	}
-	err = storage.JSONMembers(p.metadata.of(object), func(key, value []byte) bool {
-		switch string(key) {
-		case "namespace":
-			p.text(&p.namespace, value)
-		case "name":
-			p.text(&p.name, value)
-		case "resourceVersion":
-			p.place(&p.version, object, value, '"')
-			p.usual = p.usual && bytes.IndexByte(value, '\\') < 0
-		case "annotations":
-			p.place(&p.annotations, object, value, '{')
-		}
-		return p.usual
-	})
-	if err != nil || !p.usual || p.annotations == (span{}) {
-		p.usual = p.usual && err == nil
-		return p
-	}
-	err = storage.JSONMembers(p.annotations.of(object), func(key, _ []byte) bool {
-		p.usual = string(key) != SideAnnotation
-		return p.usual
-	})
-	p.usual = p.usual && err == nil
 	return p
 }
 
-func (p *places) place(at *span, object, value []byte, first byte) {
-	p.usual = *at == (span{}) && value[0] == first
-	*at = within(object, value)
-}
-
-func (p *places) text(into *string, value []byte) {
-	p.usual = *into == "" && value[0] == '"' && bytes.IndexByte(value, '\\') < 0
+// reads takes a text, and goes on whatever it finds.
+func (p *places) reads(into *string, value []byte) bool {
+	p.usual = p.usual && *into == "" && value[0] == '"' && bytes.IndexByte(value, '\\') < 0
 	if p.usual {
 		*into = string(value[1 : len(value)-1])
 	}
+	return true
+}
+
+// begins reports whether a value begins as a usual one that was not there before.
+func (p *places) begins(before span, s *scanner, first byte) bool {
+	p.usual = p.usual && before == (span{}) && s.at < len(s.text) && s.text[s.at] == first
+	return p.usual
+}
+
+// plain has what is written with escapes decoded: a key may be another way to write one that matters.
+func (p *places) plain(text []byte) bool {
+	p.usual = p.usual && bytes.IndexByte(text, '\\') < 0
+	return true
 }
 
 // own is the object's resource version; "" where it has none.

@@ -44,7 +44,7 @@ func TestWhatFollowsAnObjectIsAnError(t *testing.T) {
 		if _, _, err := Read([]byte(`{"metadata":{}}`+behind), pair.Legacy, Version{}); err == nil {
 			t.Errorf("an object and %q behind it are shown", behind)
 		}
-		if _, err := parsed([]byte(`{"metadata":{},"items":[]}`+behind), pair.Legacy); err == nil {
+		if _, err := streamed(`{"metadata":{},"items":[]}`+behind, emptyStream, Token{}); err == nil {
 			t.Errorf("a list and %q behind it are one", behind)
 		}
 	}
@@ -61,60 +61,4 @@ func equal(t *testing.T, a, b []byte) bool {
 		}
 	}
 	return reflect.DeepEqual(values[0], values[1])
-}
-
-// FuzzParseList: a list of any text is an error, or its objects are merged as they are shown one by one.
-func FuzzParseList(f *testing.F) {
-	for _, seed := range []string{
-		`{"kind":"DeploymentList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"b"}},{"metadata":{"name":"a"}}]}`,
-		`{"kind":"DeploymentList","metadata":{},"items":null}`, `{"kind":"DeploymentList","metadata":{},"items":{}}`,
-		`{"kind":"DeploymentList","metadata":{},"items":[1]}`, `{"metadata":{},"items":[],"items":[{"metadata":{}}]}`,
-		`{"kind":"Table","metadata":{},"rows":[{"cells":[],"object":{"metadata":{"name":"a"}}}]}`, `[]`, `null`, `{"items":[]}`,
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		l, err := parsed(text, pair.Legacy)
-		if err != nil || l.IsTable() {
-			return
-		}
-		items := append([]item(nil), l.items...)
-		merged, err := Lists([]*List{l}, Version{Legacy: "1"}, Token{})
-		if err != nil {
-			return
-		}
-		all, err := members(merged)
-		if err != nil || !json.Valid(merged) {
-			t.Fatalf("%q becomes %q: %v", text, merged, err)
-		}
-		got, err := elements(all["items"])
-		if err != nil || len(got) != len(items) {
-			t.Fatalf("%q becomes %q: %v", text, merged, err)
-		}
-		shown := map[string]int{}
-		for i := range items {
-			one, _, err := readDecoded(items[i].text, pair.Legacy, Version{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			shown[canonical(t, one)]++
-			shown[canonical(t, got[i])]--
-		}
-		for one, count := range shown {
-			if count != 0 {
-				t.Fatalf("%q: %d more of %s", text, count, one)
-			}
-		}
-	})
-}
-
-func canonical(t *testing.T, text []byte) string {
-	t.Helper()
-	var value any
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&value); err != nil {
-		t.Fatal(err)
-	}
-	return string(encode(value))
 }
