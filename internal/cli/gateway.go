@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/gateway"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
@@ -175,6 +176,7 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 		registry: registry, log: req.options.Log, about: []any{"plan", cmp.Or(req.plan, req.spec)}, begin: g.EndWith,
 		follow: func(ctx context.Context) {
 			var following sync.WaitGroup
+			following.Go(func() { webserver.PaceHeap(ctx) })
 			if door != nil {
 				following.Go(func() {
 					followPolicy(ctx, door, req.options.DiscoveryInterval, req.options.Log, req.policy, g.PolicyRead)
