@@ -34,8 +34,9 @@ type Client struct {
 	Transport   http.RoundTripper // nil for one with the certificates of the system
 	// Architecture is the one of an index that is read, as Go names it; "" for this machine's.
 	Architecture string
-	// Silence is how long a registry may send nothing; 0 for a minute.
-	Silence time.Duration
+	// Patience is within which time a registry has to begin an answer, and to send a MiB of it, or the rest; 0 for a
+	// minute.
+	Patience time.Duration
 }
 
 // DigestError says that what was read is not what its digest promised.
@@ -54,6 +55,7 @@ const (
 	limitFileBytes     = 2 << 30  // that is read
 	limitTokenBytes    = 64 << 10 // the answer of a token server
 	limitRedirects     = 5
+	stepBytes          = 1 << 20 // that have to come within Patience: a body that drips has no end
 )
 
 // File writes a file of an image, by its absolute path in it, as a container of the image sees it: of the upmost layer
@@ -77,14 +79,14 @@ func (c *Client) transport() http.RoundTripper {
 		return c.Transport
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.ResponseHeaderTimeout = c.silence()
+	t.ResponseHeaderTimeout = c.patience()
 	t.DisableKeepAlives = true // one image is read, and the process goes on
 	return t
 }
 
-func (c *Client) silence() time.Duration {
-	if c.Silence > 0 {
-		return c.Silence
+func (c *Client) patience() time.Duration {
+	if c.Patience > 0 {
+		return c.Patience
 	}
 	return time.Minute
 }
@@ -160,10 +162,13 @@ func (s *session) get(ctx context.Context, kind, digest string, accept ...string
 	}
 }
 
-// body is what a response has, as long as some of it comes now and then.
+// body is what a response has, as long as enough of it comes.
 func (s *session) body(ctx context.Context, kind, digest string, accept ...string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	late := time.AfterFunc(s.silence(), func() { cancel(fmt.Errorf("nothing was received for %s", s.silence())) })
+	patience := s.patience()
+	late := time.AfterFunc(patience, func() {
+		cancel(fmt.Errorf("fewer than %d bytes were received in %s", stepBytes, patience))
+	})
 	response, err := s.get(ctx, kind, digest, accept...)
 	if err != nil {
 		late.Stop()
@@ -174,23 +179,26 @@ func (s *session) body(ctx context.Context, kind, digest string, accept ...strin
 		}
 		return nil, err
 	}
-	return &patient{ctx: ctx, body: response.Body, late: late, silence: s.silence(), cancel: cancel}, nil
+	late.Reset(patience)
+	return &patient{ctx: ctx, body: response.Body, late: late, patience: patience, cancel: cancel}, nil
 }
 
-// patient is a body that breaks off when nothing comes.
+// patient is a body that breaks off when too little comes.
 type patient struct {
-	ctx     context.Context
-	body    io.ReadCloser
-	late    *time.Timer
-	silence time.Duration
-	cancel  context.CancelCauseFunc
+	ctx      context.Context
+	body     io.ReadCloser
+	late     *time.Timer
+	patience time.Duration
+	read     int64
+	cancel   context.CancelCauseFunc
 }
 
 func (p *patient) Read(into []byte) (int, error) {
 	n, err := p.body.Read(into)
-	if n > 0 {
-		p.late.Reset(p.silence)
+	if (p.read+int64(n))/stepBytes > p.read/stepBytes {
+		p.late.Reset(p.patience)
 	}
+	p.read += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		if cause := context.Cause(p.ctx); cause != nil {
 			err = cause

@@ -453,28 +453,48 @@ func TestTokensComeFromTheServerThatIsNamed(t *testing.T) {
 	}
 }
 
-// TestASilentRegistryIsNotWaitedForForEver, before an answer and in the midst of one; and a caller may give up.
-func TestASilentRegistryIsNotWaitedForForEver(t *testing.T) {
+// TestASlowRegistryIsNotWaitedForForEver, before an answer, in the midst of one, and where it sends a byte now and then;
+// and a caller may give up.
+func TestASlowRegistryIsNotWaitedForForEver(t *testing.T) {
 	f := newFake(t)
 	layer := zipped(t, file(server, "new"))
 	image := f.image(t, layer)
 	held := make(chan struct{})
 	t.Cleanup(func() { close(held) }) // before the server, which waits for its handlers
-	for _, begins := range []bool{false, true} {
+	hold := func(http.ResponseWriter, *http.Request) { <-held }
+	for name, send := range map[string]func(http.ResponseWriter, *http.Request){
+		"no answer": hold,
+		"a beginning": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write(layer[:8])
+			w.(http.Flusher).Flush()
+			hold(w, r)
+		},
+		"a byte now and then": func(w http.ResponseWriter, r *http.Request) {
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for i := range layer {
+				if _, err := w.Write(layer[i : i+1]); err != nil {
+					return
+				}
+				w.(http.Flusher).Flush()
+				select {
+				case <-tick.C:
+				case <-r.Context().Done():
+					return
+				}
+			}
+		},
+	} {
 		f.serve = func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.Contains(r.URL.Path, "/blobs/") {
 				return false
 			}
-			if begins {
-				_, _ = w.Write(layer[:8])
-				w.(http.Flusher).Flush()
-			}
-			<-held
+			send(w, r)
 			return true
 		}
-		if _, err := f.read(t, image, server, Client{Silence: 50 * time.Millisecond}); err == nil ||
-			!strings.Contains(err.Error(), "nothing was received") {
-			t.Errorf("silent, after a beginning %t = %v", begins, err)
+		if _, err := f.read(t, image, server, Client{Patience: 200 * time.Millisecond}); err == nil ||
+			!strings.Contains(err.Error(), "bytes were received in") {
+			t.Errorf("%s = %v", name, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
