@@ -36,6 +36,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/remote"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // world is a management cluster in memory, with an operator and the agents of a control plane, whose hosts are
@@ -51,6 +52,7 @@ type world struct {
 	plan     *plan.Plan
 	target   render.Target
 	now      time.Time
+	clusters map[string]string // what stores say that they are, by name; nil where no agent reaches one
 }
 
 // silent takes events, and keeps none.
@@ -226,10 +228,24 @@ func (w *world) turn(host string) {
 		return
 	}
 	if answer, whole := <-a.doing.done; whole {
+		w.seen(a, &answer)
 		a.answered(answer)
 	}
 	a.doing = nil
 	a.report(w.t.Context(), api.AgentPulse)
+}
+
+// seen puts what stores say of themselves into the answer of an agent that was told to look at them.
+func (w *world) seen(a *agent, answer *remote.Answer) {
+	w.t.Helper()
+	r, digest := remote.Request{}, w.host(a.Host).Spec.Task.Digest
+	if err := a.entry(w.t.Context(), api.TaskKey(digest), digest, &r); err != nil || r.Look == nil || w.clusters == nil {
+		return
+	}
+	answer.Seen = map[string]witness.Sight{}
+	for _, s := range r.Look.Stores {
+		answer.Seen[s.Name] = witness.Sight{At: w.now, Cluster: w.clusters[s.Name], Revision: w.now.Unix()}
+	}
 }
 
 // until has the operator and the agents look by turns, until the phase is that; between tells what happens between.
@@ -736,6 +752,83 @@ func TestAClusterThatWasRestored(t *testing.T) {
 	w.turn(first)
 	if got := w.host(first).Status.Upkeep; got != yesterday.Upkeep.Digest {
 		t.Errorf("it looks after %s", got)
+	}
+}
+
+// TestAnotherStoreStopsAPlaneOnHosts: what agents see of the stores counts as what transition apply sees of them. One
+// that was replaced since stops the next transition before it does anything, until a person has acknowledged it.
+func TestAnotherStoreStopsAPlaneOnHosts(t *testing.T) {
+	w := newWorld(t, render.Systemd, map[string]any{})
+	w.clusters = map[string]string{"core": "first", "modern": "first"}
+	w.runs(nil)
+	was := w.wanted()
+	modern, spec := map[string]any{}, map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal(w.object().Spec, &spec), json.Unmarshal(spec["modern"], &modern)); err != nil {
+		t.Fatal(err)
+	}
+	modern["version"] = "1.36.4"
+	w.edit(map[string]any{"modern": modern})
+	w.clusters["core"] = "second"
+	stops, message := 0, ""
+	for n := 0; n < 60 && stops < 5; n++ {
+		w.reconcile()
+		if w.object().Status.Phase == api.Waiting {
+			w.approve()
+		}
+		c := meta.FindStatusCondition(w.object().Status.Conditions, api.ConditionDegraded)
+		if c != nil && c.Status == metav1.ConditionTrue && c.Reason == "StoreChanged" {
+			message = c.Message
+			stops++
+		}
+		for _, host := range w.hosts {
+			w.turn(host)
+		}
+	}
+	if stops < 5 || !strings.Contains(message, "store core: its etcd cluster has the id second") {
+		t.Fatalf("%d stops, %q; %+v", stops, message, w.object().Status)
+	}
+	w.compare(was)
+	_, word, _ := strings.Cut(message, api.AnnotationAcknowledge+"=")
+	f := w.object()
+	if f.Annotations == nil {
+		f.Annotations = map[string]string{}
+	}
+	f.Annotations[api.AnnotationAcknowledge] = word
+	if err := w.client.Update(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	w.runs(nil)
+	w.compare(w.wanted())
+}
+
+// TestAnObjectOfThePastIsNoNewOne: the backup may be older than the object that the agent knew, and have the one before
+// it, with a UID of its own. One that was created since is a new one.
+func TestAnObjectOfThePastIsNoNewOne(t *testing.T) {
+	object := func(uid types.UID, created, generation int64) *api.ControlPlaneHost {
+		h := &api.ControlPlaneHost{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation}}
+		if created != 0 {
+			h.CreationTimestamp = metav1.Unix(created, 0)
+		}
+		return h
+	}
+	known, _ := memory{}.of(object("second", 2000, 5))
+	for _, c := range []struct {
+		h    *api.ControlPlaneHost
+		says string
+	}{
+		{object("first", 1000, 9), "UID first of 1970-01-01T00:16:40Z after one of 1970-01-01T00:33:20Z"},
+		{object("third", 3000, 1), ""},
+		{object("third", 2000, 1), ""}, // within a second
+		{object("second", 2000, 6), ""},
+		{object("second", 2000, 4), "generation 4 after 5"},
+		{object("first", 0, 1), "UID first"},
+	} {
+		if _, why := known.of(c.h); (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
+			t.Errorf("UID %s of %v: %q, want %q", c.h.UID, c.h.CreationTimestamp, why, c.says)
+		}
+	}
+	if _, why := (memory{UID: "second", Generation: 5}).of(object("first", 1000, 9)); why != "" {
+		t.Errorf("a memory of a program that kept no time: %q", why)
 	}
 }
 

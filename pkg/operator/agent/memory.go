@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,10 +21,12 @@ import (
 // was restored from a backup has an older one, and an operator that would put back yesterday's files, or have a step
 // done that was done, and undone, since.
 type memory struct {
-	UID        types.UID `json:"uid"`
-	Generation int64     `json:"generation"`
-	Task       int64     `json:"task"`
-	Wanted     string    `json:"wanted"` // of that generation
+	UID types.UID `json:"uid"`
+	// Created is when that object was created, in seconds since 1970: one from before it is of the past, too.
+	Created    int64  `json:"created,omitempty"`
+	Generation int64  `json:"generation"`
+	Task       int64  `json:"task"`
+	Wanted     string `json:"wanted"` // of that generation
 	// WentBack is what stopped the agent, until a person removes the file.
 	WentBack string `json:"wentBack,omitempty"`
 }
@@ -45,14 +48,21 @@ func wantedOf(h *api.ControlPlaneHost) string {
 	return wanted
 }
 
-// of brings the memory of the same object to what it is now. why says that it is older than the memory.
+// of brings the memory to what the object is now. why says that it is older than the memory.
 func (m memory) of(h *api.ControlPlaneHost) (now memory, why string) {
 	now = memory{UID: h.UID, Generation: h.Generation, Wanted: wantedOf(h)}
 	if t := h.Spec.Task; t != nil {
 		now.Task = t.Number
 	}
+	if !h.CreationTimestamp.IsZero() {
+		now.Created = h.CreationTimestamp.Unix()
+	}
 	if m.UID != h.UID {
-		return now, ""
+		if m.Created != 0 && now.Created < m.Created { // one that was deleted, and replaced, since
+			at := func(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+			why = fmt.Sprintf("UID %s of %s after one of %s", h.UID, at(now.Created), at(m.Created))
+		}
+		return now, why
 	}
 	switch {
 	case now.Generation < m.Generation:
