@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	certificates "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -92,6 +93,10 @@ func renewal(s *certificates.CertificateSigningRequestSpec) (plane, host string,
 	allowed := []certificates.KeyUsage{certificates.UsageClientAuth, certificates.UsageDigitalSignature,
 		certificates.UsageKeyEncipherment}
 	if slices.ContainsFunc(s.Usages, func(u certificates.KeyUsage) bool { return !slices.Contains(allowed, u) }) {
+		return "", "", false
+	}
+	// Servers before 1.22 keep no time, and give what their signer gives.
+	if life := s.ExpirationSeconds; life != nil && time.Duration(*life)*time.Second > api.AgentCertificateLife {
 		return "", "", false
 	}
 	block, rest := pem.Decode(s.Request)

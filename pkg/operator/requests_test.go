@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"time"
 
 	certificates "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,7 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 		wanted     x509.CertificateRequest
 		denied     bool
 	}
+	lives := map[string]time.Duration{"its own": api.AgentCertificateLife, "for a year": 365 * 24 * time.Hour}
 	subject := func(name string, groups ...string) x509.CertificateRequest {
 		return x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: groups}}
 	}
@@ -67,6 +69,7 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 			true},
 		"of a control plane that is gone": {request{gone, signer, client, subject(gone, api.AgentGroup), false}, false,
 			true},
+		"for a year":     {request{user, signer, client, subject(user, api.AgentGroup), false}, false, false},
 		"denied already": {request{user, signer, client, subject(user, api.AgentGroup), true}, false, false},
 		"more than one colon": {request{user + ":x", signer, client, subject(user+":x", api.AgentGroup), false}, false,
 			false},
@@ -87,6 +90,10 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 			Spec: certificates.CertificateSigningRequestSpec{Username: test.by, SignerName: test.signer,
 				Usages:  test.usages,
 				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
+		if life, ok := lives[name]; ok {
+			seconds := int32(life.Seconds())
+			csr.Spec.ExpirationSeconds = &seconds
+		}
 		if test.denied {
 			csr.Status.Conditions = []certificates.CertificateSigningRequestCondition{{
 				Type: certificates.CertificateDenied}}

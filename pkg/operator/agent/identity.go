@@ -28,10 +28,6 @@ type Identity struct {
 	Log         *slog.Logger
 }
 
-// certificateLife is for how long an agent asks: API servers revoke no certificate, and one of a host that was lost is
-// good until its end.
-const certificateLife = 30 * 24 * time.Hour
-
 // Start waits until there is a certificate, and renews it until ctx ends. It returns how the management cluster is
 // reached with it; what it names are files, which are read again when they change.
 func (i Identity) Start(ctx context.Context) (*rest.Config, error) {
@@ -42,7 +38,7 @@ func (i Identity) Start(ctx context.Context) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the certificate of the agent, in %s: %w", i.Directory, err)
 	}
-	user, life := api.AgentUser(i.Plane, i.Host), certificateLife
+	user, life := api.AgentUser(i.Plane, i.Host), api.AgentCertificateLife
 	manager, err := certificate.NewManager(&certificate.Config{
 		Name: "agent", Ctx: &ctx, CertificateStore: store, SignerName: certificates.KubeAPIServerClientSignerName,
 		RequestedCertificateLifetime: &life,

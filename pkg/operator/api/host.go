@@ -138,6 +138,10 @@ func AgentUser(plane, host string) string { return "fusionctl:agent:" + plane + 
 // AgentGroup is the group of all agents: it has no permissions.
 const AgentGroup = "fusionctl:agents"
 
+// AgentCertificateLife is for how long an agent asks, and may ask: API servers revoke no certificate, and one of a host
+// that was lost is good until its end.
+const AgentCertificateLife = 30 * 24 * time.Hour
+
 // DeepCopyObject copies the object.
 func (h *ControlPlaneHost) DeepCopyObject() runtime.Object { return h.DeepCopy() }
 
