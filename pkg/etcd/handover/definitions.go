@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/move"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
@@ -22,7 +23,8 @@ type Definition struct {
 // key is the part of the key that its objects have. Source: apiextensions-apiserver of every version, getCRDRegistry.
 func (d *Definition) key() string { return d.Group + "/" + d.Plural }
 
-// Definitions lists the definitions that a store has below a prefix. Errors: one that cannot be read; the store's.
+// Definitions lists the definitions that a store has below a prefix. Errors: one that cannot be read; one whose objects
+// would be those of a built-in resource; the store's.
 func Definitions(ctx context.Context, store NamedStore, prefix, key string) ([]Definition, error) {
 	var found []Definition
 	j := Job{Plan: Plan{Prefix: prefix}}
@@ -34,6 +36,12 @@ func Definitions(ctx context.Context, store NamedStore, prefix, key string) ([]D
 		d := definitionOf(object)
 		if d.Name, d.UID = string(m.Name), string(m.UID); d.Group == "" || d.Plural == "" || d.Kind == "" {
 			return fmt.Errorf("%s: has no group, plural or kind", storage.Printable(string(e.Key)))
+		}
+		// API servers take a definition of any group with a dot, and serve nothing by it where they serve the group
+		// by themselves.
+		if builtin, known := kubever.ResourceByKey(d.key()); known {
+			return fmt.Errorf("%s: would have API servers' own %s for its objects, and take these along: delete the "+
+				"definition", storage.Printable(string(e.Key)), builtin.Name)
 		}
 		found = append(found, d)
 		return nil

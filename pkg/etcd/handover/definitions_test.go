@@ -220,6 +220,15 @@ func TestCustomResourcesThatStay(t *testing.T) {
 		},
 		"cannot be edited": func(w *customs) { w.core.put(part, "k8s:enc:aescbc:v1:key1:x") },
 		"no group, plural": func(w *customs) { w.core.put(ownDef, definition("c3", "", "gears", "Gear")) },
+		// Clients may create such definitions, and these are the keys of what API servers keep of them.
+		"own customresourcedefinitions": func(w *customs) {
+			w.core.put("/registry/"+definitions+"/customresourcedefinitions.apiextensions.k8s.io",
+				definition("c4", "apiextensions.k8s.io", "customresourcedefinitions", "Mine"))
+		},
+		"own apiservices": func(w *customs) {
+			w.core.put("/registry/"+definitions+"/apiservices.apiregistration.k8s.io",
+				definition("c5", "apiregistration.k8s.io", "apiservices", "Mine"))
+		},
 	} {
 		w := newCustoms()
 		change(w)
