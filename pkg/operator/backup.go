@@ -375,11 +375,12 @@ func claimed(volume, claim string) map[string]any {
 	return map[string]any{"name": volume, "persistentVolumeClaim": map[string]any{"claimName": claim}}
 }
 
-// fusionctlContainer runs a verb of fusionctl, with no rights.
+// fusionctlContainer runs a verb of fusionctl, with no rights. Its arguments are what they are: a kubelet fills in
+// $(NAME), of variables that every pod has, and takes $$ for a single one.
 func fusionctlContainer(name, image string, args ...string) map[string]any {
 	words := make([]any, len(args))
 	for i, arg := range args {
-		words[i] = arg
+		words[i] = strings.ReplaceAll(arg, "$", "$$")
 	}
 	return map[string]any{"name": name, "image": image, "imagePullPolicy": "IfNotPresent",
 		"command": []any{"fusionctl"}, "args": words,

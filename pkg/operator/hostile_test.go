@@ -15,10 +15,16 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/kubefusion/fusionctl/pkg/etcd/backup"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -278,6 +284,125 @@ func TestSpecsGetNothingOfNodes(t *testing.T) {
 	}
 	if looked < 10 {
 		t.Errorf("%d objects", looked)
+	}
+}
+
+// filled is what a kubelet makes of an argument, with variables that every pod has.
+func filled(arg string) string {
+	var out strings.Builder
+	for len(arg) > 0 {
+		name, rest, closed := strings.Cut(strings.TrimPrefix(arg, "$("), ")")
+		value, known := map[string]string{"KUBERNETES_SERVICE_HOST": "10.96.0.1"}[name]
+		switch {
+		case strings.HasPrefix(arg, "$$"):
+			out.WriteByte('$')
+			arg = arg[2:]
+		case strings.HasPrefix(arg, "$(") && closed && known:
+			out.WriteString(value)
+			arg = rest
+		default:
+			out.WriteByte(arg[0])
+			arg = arg[1:]
+		}
+	}
+	return out.String()
+}
+
+// TestPathsOfSpecsReachPodsAsTheyAre: each component's Secret has under its key the file of that path and of no other,
+// and what saves and restores the stores is told the paths, whatever they contain.
+func TestPathsOfSpecsReachPodsAsTheyAre(t *testing.T) {
+	b := &spec.Backup{Schedule: "30 2 * * *", Image: "example.com/fusionctl:v1", Claim: "backups", Size: "1Gi", Keep: 3}
+	tried := 0
+	for _, name := range []string{"plain", "a b", "a__b", "-", "..x", "$$", "$$$(A)", "$(KUBERNETES_SERVICE_HOST)", "%h",
+		"ünï", "{{ .x }}", "*", "#x", "&a", `"`, `\`, "'", "`x`", strings.Repeat("x", 230)} {
+		f := example(t)
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		within := string(quoted[1 : len(quoted)-1])
+		f.Spec = []byte(strings.NewReplacer("/etc/kubernetes/pki", "/etc/kubernetes/"+within+"/pki", "/var/lib/etcd",
+			"/var/lib/"+within+"/etcd").Replace(string(f.Spec)))
+		v := judge(f)
+		if v.err != nil {
+			if !strings.Contains(v.err.Error(), "spec.") {
+				t.Errorf("%q is refused without its field: %v", name, v.err)
+			}
+			continue
+		}
+		parts, err := render.HostedParts(v.plan)
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+			continue
+		}
+		tried++
+		files := map[string][]byte{}
+		for _, part := range parts {
+			for _, s := range part.Secrets {
+				for _, at := range s.Files {
+					files[pkiKey(at)] = []byte(at)
+				}
+			}
+		}
+		scheme := runtime.NewScheme()
+		if err := corev1.AddToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		c := fake.NewClientBuilder().WithScheme(scheme).Build()
+		r := &Reconciler{Client: c, Reader: c}
+		for _, part := range parts {
+			for _, s := range part.Secrets {
+				if err := r.componentSecret(t.Context(), v.plan, &part, s, files); err != nil {
+					t.Errorf("%q: %v", name, err)
+					continue
+				}
+				got := &corev1.Secret{}
+				if err := c.Get(t.Context(), types.NamespacedName{Namespace: "hosted", Name: s.Name}, got); err != nil {
+					t.Fatal(err)
+				}
+				for key, at := range s.Files {
+					if string(got.Data[key]) != at || len(validation.IsConfigMapKey(key)) > 0 ||
+						len(validation.IsConfigMapKey(pkiKey(at))) > 0 {
+						t.Errorf("%q: %s of Secret %s has %q, want %q", name, key, s.Name, got.Data[key], at)
+					}
+				}
+			}
+		}
+		objects, _, err := backupObjects(v.plan, b, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source := &backup.Source{}
+		text, _, err := unstructured.NestedString(objects[0].Object, "data", sourceKey)
+		if err == nil {
+			err = json.Unmarshal([]byte(text), source)
+		}
+		if err != nil || source.Stores[0].TLS.CA != backupFiles+"/"+pkiKey(v.plan.Stores[0].TLS.CA) {
+			t.Errorf("%q: the backup reads %+v, %v", name, source.Stores, err)
+		}
+		steps, err := transition.NewRestore(v.plan, "20260101T000000Z", "20260102t000000z")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range steps.Steps {
+			if s.Do.Kind != transition.RestoreMember {
+				continue
+			}
+			m := s.Do.Member
+			pod, _, err := unstructured.NestedMap(memberJob(m, b, false).Object, "spec", "template", "spec")
+			if err != nil {
+				t.Fatal(err)
+			}
+			of := pod["containers"].([]any)[0].(map[string]any)
+			mount := of["volumeMounts"].([]any)[0].(map[string]any)["mountPath"]
+			if got := filled(of["args"].([]any)[2].(string)); got != "--data-dir="+m.DataDir || mount != m.DataDir ||
+				!strings.HasPrefix(m.DataDir, "/var/lib/"+name+"/etcd") {
+				t.Errorf("%q: a member is restored with %s to %s, want %s", name, got, mount, m.DataDir)
+			}
+		}
+	}
+	if tried < 5 {
+		t.Errorf("%d of them are accepted", tried)
 	}
 }
 

@@ -126,34 +126,23 @@ func names(env []spec.EnvVar) map[string]bool {
 }
 
 // unexpanded is a text from which a kubelet makes the text again: it fills in $(NAME) where there is such a variable,
-// which is wanted here, and takes $$ for a single one.
+// which is wanted here of those of the component alone, and takes $$ for a single one. Of others it has more than a
+// spec says: KUBERNETES_SERVICE_HOST, and those of Services.
 func unexpanded(s string, environment map[string]bool) string {
-	if !strings.Contains(s, "$$") {
-		return s
-	}
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] != '$' {
 			out.WriteByte(s[i])
 			continue
 		}
-		run := i
-		for run < len(s) && s[run] == '$' {
-			run++
+		if name := reference.FindString(s[i:]); name != "" && environment[name[2:len(name)-1]] {
+			out.WriteString(name)
+			i += len(name) - 1
+			continue
 		}
-		count := run - i
-		i = run - 1
-		if name := reference.FindString(s[run-1:]); name != "" && environment[name[2:len(name)-1]] {
-			out.WriteString(strings.Repeat("$$", count-1) + "$")
-		} else if count > 1 {
-			out.WriteString(strings.Repeat("$$", count))
-		} else {
+		out.WriteByte('$')
+		if rest := s[i+1:]; strings.HasPrefix(rest, "$") || strings.HasPrefix(rest, "(") {
 			out.WriteByte('$')
-			// A reference to no variable stays with all that is in it, $$ too.
-			if inner, _, closed := strings.Cut(s[run:], ")"); closed && strings.HasPrefix(inner, "(") {
-				out.WriteString(inner + ")")
-				i += len(inner) + 1
-			}
 		}
 	}
 	return out.String()

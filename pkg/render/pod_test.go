@@ -51,17 +51,18 @@ func expanded(s string, environment map[string]string) string {
 }
 
 func TestPodArgumentsReferToTheEnvironment(t *testing.T) {
-	environment := map[string]string{"A": "value"}
+	environment := map[string]string{"A": "value", "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 	for word, want := range map[string]string{
 		"$(A)": "value", "$$(A)": "$value", "$$$(A)": "$$value", "$(B)": "$(B)", "$$(B)": "$$(B)", "$$": "$$", "$": "$",
 		"a$$b$": "a$$b$", "$(": "$(", "$$$(": "$$$(", "$A": "$A",
-		"$($$)": "$($$)", "$$($$)$$": "$$($$)$$", "$($(A)$$)": "$($(A)$$)", "$($$": "$($$",
+		"$($$)": "$($$)", "$$($$)$$": "$$($$)$$", "$($(A)$$)": "$(value$$)", "$($$": "$($$",
+		"$(KUBERNETES_SERVICE_HOST)": "$(KUBERNETES_SERVICE_HOST)", // which every pod has, and no spec
 	} {
 		if got := expanded(unexpanded(word, map[string]bool{"A": true}), environment); got != want {
 			t.Errorf("%q reaches the process as %q, want %q", word, got, want)
 		}
 	}
-	if got := unexpanded("$(A) $(B) $C", map[string]bool{"A": true}); got != "$(A) $(B) $C" {
+	if got := unexpanded("$(A) $C", map[string]bool{"A": true}); got != "$(A) $C" {
 		t.Errorf("nothing has to be escaped, and it became %q", got)
 	}
 }
