@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +115,66 @@ func TestAnsibleReadsThem(t *testing.T) {
 				book); err != nil {
 				t.Errorf("%s, %s: %v\n%s", target, book, err, out)
 			}
+		}
+	}
+}
+
+// TestPlaybooksTakeNothingFromStores: a playbook has no journal that knows the stores, and so would not notice one that
+// was replaced or restored. No step of one deletes or moves what a store holds, or judges by it; a snapshot replaces
+// none that is there.
+func TestPlaybooksTakeNothingFromStores(t *testing.T) {
+	steps := func(a *transition.Action) transition.Transition {
+		return transition.Transition{Hosts: []transition.Host{{Name: "cp-1", Address: "10.0.0.11"}},
+			Steps: []transition.Step{{ID: "001", Host: "cp-1", Title: "it", Do: a}}}
+	}
+	can := []transition.Kind{transition.PutFile, transition.RemoveFile, transition.StartUnit, transition.StopUnit,
+		transition.PutProgram, transition.RemoveProgram, transition.Snapshot, transition.RunChecks, transition.ByHand}
+	source, err := os.ReadFile("../transition.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := regexp.MustCompile(`(?m)^\t\w+ +Kind += "([^"]+)"`).FindAllStringSubmatch(string(source), -1)
+	for _, k := range kinds {
+		kind := transition.Kind(k[1])
+		_, err := playbook.Files(steps(&transition.Action{Kind: kind, Store: &plan.Store{Name: "core",
+			Endpoints: []string{"https://10.0.0.11:2379"}}}))
+		if (err == nil) != slices.Contains(can, kind) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	if len(kinds) < len(can)+10 {
+		t.Fatalf("%d kinds of actions", len(kinds))
+	}
+	for _, kind := range []transition.CheckKind{transition.StoresAgree, transition.MayRewrite, transition.NoKeys,
+		transition.NothingLeft, transition.MayGo, transition.Adopted, transition.RolesMayGo, transition.RolesEqual} {
+		for _, a := range []*transition.Action{{Kind: transition.RunChecks, Before: []transition.Check{{Kind: kind}}},
+			{Kind: transition.StopUnit, Unit: "etcd.service", After: []transition.Check{{Kind: kind}}}} {
+			if _, err := playbook.Files(steps(a)); err == nil {
+				t.Errorf("a playbook checks %q", kind)
+			}
+		}
+	}
+	for _, kind := range []transition.CheckKind{transition.Settled, transition.Released} { // a person does it
+		files, err := playbook.Files(steps(&transition.Action{Kind: transition.Release, Text: "release it",
+			After: []transition.Check{{Kind: kind}}}))
+		at := slices.IndexFunc(files, func(f render.File) bool { return path.Base(f.Path) == "site.yml" })
+		if err != nil || !bytes.Contains(files[at].Data, []byte("kind: by-hand")) {
+			t.Errorf("%s: %v\n%s", kind, err, files)
+		}
+	}
+	snapshot, err := os.ReadFile("tasks/snapshot.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tasks []struct {
+		Command struct{ Argv, Creates string } `yaml:"ansible.builtin.command"`
+	}
+	if err := yaml.Unmarshal(snapshot, &tasks); err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		if task.Command.Argv != "" && !strings.HasSuffix(task.Command.Creates, "/{{ step.id }}-{{ step.store }}.db") {
+			t.Errorf("a snapshot replaces one that is there: %+v", task)
 		}
 	}
 }
