@@ -453,8 +453,8 @@ func TestTokensComeFromTheServerThatIsNamed(t *testing.T) {
 	}
 }
 
-// TestASlowRegistryIsNotWaitedForForEver, before an answer, in the midst of one, and where it sends a byte now and then;
-// and a caller may give up.
+// TestASlowRegistryIsNotWaitedForForEver, before an answer, in the midst of one, and where it sends a byte now and
+// then; and a caller may give up.
 func TestASlowRegistryIsNotWaitedForForEver(t *testing.T) {
 	f := newFake(t)
 	layer := zipped(t, file(server, "new"))
