@@ -287,7 +287,7 @@ func (p *plane) claim(ctx context.Context, b *spec.Backup) error {
 
 // backupSecret are the files with which the stores are read, and no others.
 func (p *plane) backupSecret(ctx context.Context) (*unstructured.Unstructured, error) {
-	files, err := p.certificates(ctx, p.record.Plan)
+	files, err := p.certificates(ctx, p.record.Plan, true)
 	if err != nil {
 		return nil, err
 	}

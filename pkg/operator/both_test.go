@@ -119,7 +119,7 @@ func TestMarksAreReadWithTheFilesOfThePlane(t *testing.T) {
 	if err := r.withMarks(t.Context(), marks, asked); err == nil || !strings.Contains(err.Error(), "fusionctl-pki") {
 		t.Errorf("without its certificate: %v", err)
 	}
-	if err := e.secrets(t.Context(), judge(seesBoth(t)).plan); err != nil {
+	if err := e.Reconciler.secrets(t.Context(), judge(seesBoth(t)).plan, false); err != nil {
 		t.Fatal(err)
 	}
 	var left string

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -59,9 +60,82 @@ func pkiKey(path string) string {
 	return key[:min(len(key), longestKey-len(sum))] + sum
 }
 
+// errPKILost is wrapped when the Secret of certificates is gone of a control plane that has one.
+var errPKILost = errors.New("is gone")
+
 // secrets issues what the plan needs and is not there, or ends soon, and applies the Secret of each component.
-func (r *Reconciler) secrets(ctx context.Context, p *plan.Plan) error {
-	files, err := r.certificates(ctx, p)
+func (p *plane) secrets(ctx context.Context, of *plan.Plan) error {
+	err := p.Reconciler.secrets(ctx, of, p.record.Plan != nil)
+	if !errors.Is(err, errPKILost) {
+		return err
+	}
+	if err := p.recoverPKI(ctx); err != nil {
+		return err
+	}
+	return p.Reconciler.secrets(ctx, of, true)
+}
+
+// recoverPKI writes the Secret of certificates again, from what the Secrets of components have. Authorities that none
+// of them has are not made anew: the data, clients and tokens of the control plane are of the old ones.
+func (p *plane) recoverPKI(ctx context.Context) error {
+	of, name := p.record.Plan, p.object.Name
+	parts, err := render.HostedParts(of)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{}
+	for _, part := range parts {
+		for _, s := range part.Secrets {
+			there := &corev1.Secret{}
+			err := p.Reader.Get(ctx, types.NamespacedName{Namespace: name, Name: s.Name}, there)
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("reading Secret %s/%s: %w", name, s.Name, err)
+			}
+			if err != nil || !ours(there, name) {
+				continue
+			}
+			for key, path := range s.Files {
+				if data := there.Data[key]; len(data) > 0 {
+					files[pkiKey(path)] = data
+				}
+			}
+		}
+	}
+	var lost, keys []string
+	for _, a := range authoritiesOf(of) {
+		switch {
+		case files[pkiKey(a.cert)] == nil:
+			lost = append(lost, pkiKey(a.cert))
+		case files[pkiKey(a.key)] == nil && a.own:
+			keys = append(keys, pkiKey(a.key))
+		}
+	}
+	if of.TokenKey != nil && files[pkiKey(of.TokenKey.Private)] == nil {
+		lost = append(lost, pkiKey(of.TokenKey.Private))
+	}
+	if len(lost) > 0 {
+		return fmt.Errorf("the Secret %s/%s %w, and no component has %s: put it back from a copy; where there is none, "+
+			"one without entries has the operator make new authorities, and nothing trusts what the old ones issued",
+			name, PKIName, errPKILost, strings.Join(lost, ", "))
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: PKIName}, Data: files}
+	mark(secret, name)
+	if err := p.Client.Create(ctx, secret); err != nil {
+		return fmt.Errorf("writing Secret %s/%s: %w", name, PKIName, err)
+	}
+	why := ""
+	if len(keys) > 0 {
+		why = "; it lacks " + strings.Join(keys, ", ") + ", without which no certificate is renewed: put them there " +
+			"from a copy"
+	}
+	p.event(corev1.EventTypeWarning, "Recovered", "Secret %s was gone, and is written again from those of the "+
+		"components%s", PKIName, why)
+	return nil
+}
+
+// secrets is plane.secrets, of a control plane that has its certificates already, or not.
+func (r *Reconciler) secrets(ctx context.Context, p *plan.Plan, has bool) error {
+	files, err := r.certificates(ctx, p, has)
 	if err != nil {
 		return err
 	}
@@ -117,13 +191,17 @@ func partial(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind}}
 }
 
-// certificates returns the files of the control plane by their keys, after issuing what is missing.
-func (r *Reconciler) certificates(ctx context.Context, p *plan.Plan) (map[string][]byte, error) {
+// certificates returns the files of the control plane by their keys, after issuing what is missing. Errors: one that
+// has the Secret already, and it is gone.
+func (r *Reconciler) certificates(ctx context.Context, p *plan.Plan, has bool) (map[string][]byte, error) {
 	secret := &corev1.Secret{}
 	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: p.Name, Name: PKIName}, secret)
 	there := err == nil
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading Secret %s/%s: %w", p.Name, PKIName, err)
+	case !there && has:
+		return nil, fmt.Errorf("the Secret %s/%s %w", p.Name, PKIName, errPKILost)
 	}
 	files := maps.Clone(secret.Data)
 	if files == nil {

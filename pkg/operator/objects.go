@@ -2,6 +2,7 @@ package operator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -385,6 +386,57 @@ func podsOf(ctx context.Context, reader client.Reader, kind, namespace, name str
 		return pods{}, false, fmt.Errorf("reading %s %s: %w", kind, name, err)
 	}
 	return p, true, nil
+}
+
+// mostPodsAsked bounds the pods of a component that are asked why it is not ready.
+const mostPodsAsked = 10
+
+// whyNotReady is what the newest pod of a component says of why it is not ready; "" where none says anything.
+func (r *Reconciler) whyNotReady(ctx context.Context, namespace, name string) string {
+	list := &corev1.PodList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{nameLabel: name,
+		partOfLabel: namespace}, client.Limit(mostPodsAsked)); err != nil {
+		return "" // it is a reason beside the one that is known
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	for i := range list.Items {
+		if why := troubleOf(&list.Items[i]); why != "" {
+			return "pod " + list.Items[i].Name + ": " + why
+		}
+	}
+	return ""
+}
+
+// troubleOf is why a pod is not ready, as its kubelet or the scheduler says it; "" for none.
+func troubleOf(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Ready {
+			continue
+		}
+		var words []string
+		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			words = append(words, strings.TrimSpace(w.Reason+" "+w.Message))
+		}
+		ended := c.State.Terminated
+		if ended == nil {
+			ended = c.LastTerminationState.Terminated
+		}
+		if ended != nil {
+			words = append(words, strings.TrimSpace(fmt.Sprintf("it ended with %d, %s %s", ended.ExitCode, ended.Reason,
+				ended.Message)))
+		}
+		if len(words) > 0 {
+			return strings.Join(words, "; ")
+		}
+	}
+	return ""
 }
 
 func wantedOf(replicas *int32) int32 {

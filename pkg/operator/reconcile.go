@@ -52,6 +52,7 @@ type Reconciler struct {
 	applied map[string]time.Time // when all of a control plane was applied
 	answers map[string]*answersOf
 	pulses  map[string]pulse // by host
+	unready map[string]bool  // to which that was done since they are not ready
 	began   map[string]bool  // whose transition began in the last look, which the status may not say yet
 }
 
@@ -95,6 +96,9 @@ func (r *Reconciler) look(ctx context.Context, f *api.FusedControlPlane) (time.D
 		p.degraded("Unreadable", err)
 		return 0, err
 	}
+	if lost, err := p.lost(ctx); err != nil || lost {
+		return time.Minute, err
+	}
 	defer p.recorded()
 	after, err := p.act(ctx)
 	soon, backedUp := p.backups(ctx)
@@ -102,6 +106,39 @@ func (r *Reconciler) look(ctx context.Context, f *api.FusedControlPlane) (time.D
 		after = soon
 	}
 	return after, errors.Join(err, backedUp)
+}
+
+// lost reports a control plane whose record is gone, although its status says that a plan runs: nothing is changed
+// then. What runs by the plan that the spec leads to is recorded again.
+func (p *plane) lost(ctx context.Context) (bool, error) {
+	s, v, name := &p.object.Status, &p.verdict, p.object.Name
+	if p.record.secret != nil || s.Runs == "" {
+		return false, nil
+	}
+	namespace := &corev1.Namespace{}
+	err := p.Reader.Get(ctx, types.NamespacedName{Name: name}, namespace)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp != nil:
+		p.degraded("Lost", fmt.Errorf("namespace %s is gone, and the control plane with it: delete the object, and "+
+			"apply it again with the Secret %s and the volume of its backups where they were kept", name, PKIName))
+		return true, nil
+	case err != nil:
+		return true, fmt.Errorf("namespace %s: %w", name, err)
+	case s.Runs == v.digest && s.Transition == nil && v.plan != nil && ours(namespace, name):
+		p.record.Runs, p.record.Plan, p.record.History = v.digest, v.plan, s.History
+		if onHosts(v.target) {
+			p.record.Target = v.target
+		}
+		if err := p.record.write(ctx, p.Client, name); err != nil {
+			return true, err
+		}
+		p.event(corev1.EventTypeWarning, "Recovered", "Secret %s was gone; plan %s is recorded again, which ran, and to "+
+			"which the spec leads", RecordName, v.digest)
+		return false, nil
+	}
+	p.degraded("Lost", fmt.Errorf("the Secret %s/%s is gone, without which nothing is changed: put it back from a copy, "+
+		"or edit the spec to what it was: plan %s ran, and it leads to %s", name, RecordName, s.Runs, v.digest))
+	return true, nil
 }
 
 // act does at most what leads to the next wait.
@@ -577,12 +614,19 @@ func (p *plane) steady(ctx context.Context) (time.Duration, error) {
 		var missing []string
 		for _, c := range components {
 			if c.Ready < c.Wanted || c.Wanted == 0 && !c.Existing {
-				missing = append(missing, fmt.Sprintf("%s has %d of %d pods", c.Name, c.Ready, c.Wanted))
+				text := fmt.Sprintf("%s has %d of %d pods", c.Name, c.Ready, c.Wanted)
+				if why := p.whyNotReady(ctx, p.object.Name, c.Name); why != "" {
+					text += ", " + brief(why)
+				}
+				missing = append(missing, text)
 			}
 		}
 		p.condition(api.ConditionReady, metav1.ConditionFalse, "NotReady", prose.First(missing, mostNamed))
 		p.degraded("NotReady", errors.New(prose.First(missing, mostNamed)))
-		return time.Minute, nil
+		if !p.repairs {
+			return unreadyFirst, nil
+		}
+		return unreadyEvery, nil
 	}
 	p.condition(api.ConditionReady, metav1.ConditionTrue, "Ready", "every component is ready")
 	if p.object.Status.Phase == "" || p.object.Status.Phase == api.Pending {
@@ -599,22 +643,39 @@ func (p *plane) due(ready bool) bool {
 	if p.applied == nil {
 		p.applied = map[string]time.Time{}
 	}
-	last, known := p.applied[p.object.Name]
-	now := p.Now()
+	name, now := p.object.Name, p.Now()
+	last, known := p.applied[name]
 	if !known && ready {
-		p.applied[p.object.Name] = now // an operator that starts does not write everything at once
+		p.applied[name] = now // an operator that starts does not write everything at once
 		return false
 	}
 	every := p.Repair
-	if !ready {
-		every = time.Minute
+	switch {
+	case ready:
+		delete(p.unready, name)
+	case p.unready[name]:
+		every = unreadyEvery
+	default:
+		every = unreadyFirst
 	}
 	if known && now.Sub(last) < every {
 		return false
 	}
-	p.applied[p.object.Name] = now
+	p.applied[name] = now
+	if !ready {
+		if p.unready == nil {
+			p.unready = map[string]bool{}
+		}
+		p.unready[name] = true
+	}
 	return true
 }
+
+// How often everything is applied again where something is not ready: soon after that was seen, then each minute.
+const (
+	unreadyFirst = 10 * time.Second
+	unreadyEvery = time.Minute
+)
 
 func (p *plane) reapply(ctx context.Context) error {
 	all, err := transition.NewHosted(nil, p.record.Plan, transition.Facts{})

@@ -58,7 +58,9 @@ func (r *runner) Check(ctx context.Context, _ string, c *transition.Check) error
 			return fmt.Errorf("%s %s is gone: %w", c.Workload.Kind, c.Workload.Name, errWaiting)
 		case !p.settled || p.ready < p.wanted:
 			err := fmt.Errorf("%s: %d of %d pods are ready: %w", c.Workload.Name, p.ready, p.wanted, errWaiting)
-			if p.why != "" {
+			if why := r.whyNotReady(ctx, c.Workload.Namespace, c.Workload.Name); why != "" {
+				err = fmt.Errorf("%w: %s", err, why)
+			} else if p.why != "" {
 				err = fmt.Errorf("%w: %s", err, p.why)
 			}
 			return fmt.Errorf("%w; %s", err, c.Hint)
