@@ -17,6 +17,8 @@ const (
 	wholeBytes = 1 << 20
 	// pieceBytes is how much of a longer one is written at a time.
 	pieceBytes = 128 << 10
+	// limitKindBytes bounds the kind of a list, and its version.
+	limitKindBytes = 4 << 10
 )
 
 // Stream reads one side's answer to a list object by object, and holds no more of it than one object, or streamBytes.
@@ -31,7 +33,7 @@ type Stream struct {
 	eof    bool
 	within bool // an object or an array: what follows in it is behind a comma
 
-	fields fields // of the list, but items, as far as they were read
+	fields fields // kind and apiVersion of the list, as far as they were read
 	meta   *listMeta
 	listed bool // the objects have begun
 	ended  bool // they have ended
@@ -83,8 +85,12 @@ func (s *Stream) members() error {
 		switch {
 		case err != nil:
 			return err
-		case key != "items":
+		case key == "kind" || key == "apiVersion":
+			if len(value) > limitKindBytes {
+				return fmt.Errorf("%s has more than %d bytes", key, limitKindBytes)
+			}
 			s.fields[key] = bytes.Clone(value)
+		case key != "items":
 		case s.listed || string(value) != "null":
 			return errors.New("items are no array, or there are two of them")
 		default:
@@ -193,8 +199,12 @@ func (s *Stream) value(f func(*scanner) bool) ([]byte, error) {
 		case !ok && !cut:
 			return nil, fmt.Errorf("not JSON at %q", s.text[in.at:min(in.at+longest, len(s.text))])
 		}
-		if err := s.read(); err != nil {
-			return nil, err
+		// It is read again from its beginning, and so not for each byte that comes.
+		enough := min(len(s.text)+len(s.text)/2, limitObjectBytes)
+		for more := true; more; more = len(s.text) < enough && !s.eof {
+			if err := s.read(); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
@@ -231,8 +241,8 @@ func (s *Stream) read() error {
 // name are merged by it. Nothing is written before wholeBytes of the list are known, or all of it.
 // Errors: lists of two kinds, what cannot be read, and those of writing.
 func Streams(out io.Writer, lists []*Stream, token Token) error {
-	w := &writer{out: out, limit: wholeBytes}
 	first := lists[len(lists)-1] // the modern side's, where it is one of them
+	w := &writer{out: out, limit: wholeBytes, grow: first.grow}
 	w.text = append(w.text, '{')
 	told := map[string]bool{}
 	tell := func() error {
@@ -298,6 +308,8 @@ type writer struct {
 	out   io.Writer
 	text  []byte
 	limit int
+	grow  func(moreBytes int64) error
+	told  int // how much of the text grow was told of
 }
 
 // item writes an object of a list as clients see it.
@@ -310,6 +322,12 @@ func (w *writer) item(it item) error {
 			return fmt.Errorf("%s/%s of the %s side: %w", it.namespace, it.name, it.side, err)
 		}
 		w.text = append(w.text, shown...)
+	}
+	if more := cap(w.text) - w.told; more > 0 {
+		if err := w.grow(int64(more)); err != nil {
+			return err
+		}
+		w.told += more
 	}
 	if len(w.text) < w.limit {
 		return nil

@@ -145,7 +145,7 @@ func TestStreamsHoldOneObject(t *testing.T) {
 		}
 		return len(p), nil
 	}), []*Stream{s}, Token{Modern: "x"})
-	if !errors.Is(err, end) || held > 2*streamBytes || in.read > enough {
+	if !errors.Is(err, end) || held > 2*streamBytes+2*wholeBytes || in.read > enough {
 		t.Errorf("a list without end: %v; %d bytes are held, %d were read", err, held, in.read)
 	}
 	held = 0
@@ -156,6 +156,52 @@ func TestStreamsHoldOneObject(t *testing.T) {
 	refused := errors.New("no memory")
 	if _, err := NewStream(in, pair.Modern, func(int64) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("without memory: %v", err)
+	}
+}
+
+// What is not written is held, and is told of.
+func TestWhatIsNotWrittenYetIsHeld(t *testing.T) {
+	held := int64(0)
+	text := `{"metadata":{},"items":[{"a":"` + strings.Repeat("a", wholeBytes/2) + `"}]}`
+	s, err := NewStream(strings.NewReader(text), pair.Modern, func(more int64) error { held += more; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, refused := held, errors.New("no memory")
+	if err := Streams(io.Discard, []*Stream{s}, Token{}); err != nil || held < read+wholeBytes/2 {
+		t.Errorf("%v; %d bytes are held, and %d were read", err, held, read)
+	}
+	if s, err = NewStream(strings.NewReader(text), pair.Modern, unbounded); err != nil {
+		t.Fatal(err)
+	}
+	s.grow = func(int64) error { return refused }
+	if err := Streams(io.Discard, []*Stream{s}, Token{}); !errors.Is(err, refused) {
+		t.Errorf("without memory: %v", err)
+	}
+}
+
+// Of the fields of a list those that are written are held: a server may send as many as it likes.
+func TestFieldsOfListsAreBounded(t *testing.T) {
+	s, err := NewStream(strings.NewReader(`{"a":"x","kind":"L","b":[1],"apiVersion":"v1","metadata":{},"items":[]}`),
+		pair.Legacy, unbounded)
+	if err != nil || len(s.fields) != 2 {
+		t.Errorf("%v; of the fields %v are held", err, s.fields)
+	}
+	for _, field := range []string{"kind", "apiVersion"} {
+		if _, err := NewStream(strings.NewReader(`{"`+field+`":"`+strings.Repeat("x", limitKindBytes)+
+			`","metadata":{},"items":[]}`), pair.Legacy, unbounded); err == nil {
+			t.Errorf("a %s of %d bytes is held", field, limitKindBytes)
+		}
+	}
+}
+
+// A long object is not read from its beginning for each byte that comes.
+func TestSlowObjectsAreReadAFewTimes(t *testing.T) {
+	text := `"` + strings.Repeat("a", 1<<20) + `" `
+	s, tries := &Stream{in: iotest.OneByteReader(strings.NewReader(text)), grow: unbounded}, 0
+	value, err := s.value(func(in *scanner) bool { tries++; return in.quoted() })
+	if err != nil || len(value) != len(text)-1 || tries > 64 {
+		t.Errorf("%d bytes, %v, after %d tries", len(value), err, tries)
 	}
 }
 
