@@ -93,6 +93,7 @@ func (b *builder) prepare() {
 		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: "no key would stay behind in another store",
 			Do: &Action{Kind: RunChecks, Before: MoveChecks(b.from.Plan, b.to.Plan, moves)}})
 	}
+	b.steps = append(b.steps, b.alike...)
 	b.etcdReady()
 	b.mayGo()
 	b.mayCopy()

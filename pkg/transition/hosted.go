@@ -22,7 +22,7 @@ func NewHosted(from, to *plan.Plan, facts Facts) (Transition, error) {
 	t := Transition{From: describe(setup(from)), To: describe(setup(to))}
 	h := hosted{from: from, to: to}
 	if from != nil && to != nil {
-		if reasons := append(refusePlans(from, to, facts, anotherMinor), h.refuseElsewhere()...); len(reasons) > 0 {
+		if reasons := append(refusePlans(from, to, facts, otherMembers, anotherMinor), h.refuseElsewhere()...); len(reasons) > 0 {
 			return t, &RefusedError{Reasons: reasons}
 		}
 		h.moved = Moves(setup(from), setup(to))
@@ -74,6 +74,11 @@ func (s *Step) changesWorkload(name string) bool {
 		}
 	}
 	return false
+}
+
+// otherMembers: nothing lets pods of members join a store that runs.
+func otherMembers(was, _ *plan.Store) string {
+	return fmt.Sprintf("store %q: its endpoints differ: members that are pods stay as many as they are", was.Name)
 }
 
 // anotherMinor: pods of members roll as their StatefulSet does it, and nothing looks at all of them after each.

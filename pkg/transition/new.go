@@ -29,6 +29,9 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	if err := b.read(); err != nil {
 		return t, err
 	}
+	if err := b.readMembers(); err != nil {
+		return t, err
+	}
 	b.nodes(false)
 	b.beforeHandOver()
 	b.roles()
@@ -57,6 +60,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.start(Gateway, b.changed(gateway), true)
 	b.afterHandOver()
 	b.nodes(true)
+	b.leave()
 	b.tidy()
 	b.wayBack(Tidy)
 	b.wayBackOfLegacy()
@@ -120,6 +124,8 @@ type builder struct {
 	disk, final map[place]render.File
 	placed      map[place]bool // programs that are put while what starts them is stopped
 	prepares    bool           // objects are written again
+	moving      []moving       // members that join or leave a store
+	alike       []Step         // that look whether endpoints are of one store
 }
 
 // minorChanges reports whether the servers of a side are of another minor afterwards.
@@ -151,7 +157,7 @@ func (b *builder) stop() {
 		}
 		b.stopAll(gone)
 	}
-	b.stopAll(slices.DeleteFunc(b.changed(etcd), func(c change) bool { return c.is != nil }))
+	b.stopAll(slices.DeleteFunc(b.changed(etcd), func(c change) bool { return c.is != nil || b.moves(c) }))
 }
 
 func (b *builder) stopAll(changes []change) {
@@ -166,7 +172,7 @@ func (b *builder) stores() {
 	minors := b.etcdMinors()
 	for _, c := range b.changed(etcd) {
 		switch {
-		case c.is == nil:
+		case c.is == nil || b.moves(c):
 		case c.was == nil:
 			anew = append(anew, c)
 		case minorOf(minors, c.is.Component) != nil: // store by store, below
@@ -174,6 +180,7 @@ func (b *builder) stores() {
 			b.startOne(Stores, c, true)
 		}
 	}
+	b.joined()
 	b.start(Stores, anew, false)
 	for _, c := range anew {
 		if ready := b.ready(b.to.Plan, c.is.Component); len(ready) > 0 {

@@ -40,12 +40,12 @@ func refuse(from, to Setup, facts Facts) []string {
 	if from.Plan == nil || to.Plan == nil || len(reasons) > 0 {
 		return reasons
 	}
-	return refusePlans(from.Plan, to.Plan, facts, refuseEtcd)
+	return refusePlans(from.Plan, to.Plan, facts, refuseMembers, refuseEtcd)
 }
 
-// refusePlans lists what stands against going from one plan to another, wherever their components run; etcd what stands
-// against other releases of members.
-func refusePlans(a, b *plan.Plan, facts Facts, etcd func(was, is *plan.Store) string) []string {
+// refusePlans lists what stands against going from one plan to another, wherever their components run; members what stands
+// against other endpoints of a store, etcd against other releases of its members.
+func refusePlans(a, b *plan.Plan, facts Facts, members, etcd func(was, is *plan.Store) string) []string {
 	var reasons []string
 	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	if a.Name != b.Name {
@@ -68,7 +68,7 @@ func refusePlans(a, b *plan.Plan, facts Facts, etcd func(was, is *plan.Store) st
 			reasons = append(reasons, refuseSide(a, b, side, facts)...)
 		}
 	}
-	return append(reasons, refuseStores(a, b, etcd)...)
+	return append(reasons, refuseStores(a, b, members, etcd)...)
 }
 
 func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
@@ -133,7 +133,7 @@ func movesOf(a, b *plan.Plan, side pair.Side) []Move {
 	return moves
 }
 
-func refuseStores(a, b *plan.Plan, etcd func(was, is *plan.Store) string) []string {
+func refuseStores(a, b *plan.Plan, members, etcd func(was, is *plan.Store) string) []string {
 	var reasons []string
 	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	for i := range a.Stores {
@@ -141,12 +141,12 @@ func refuseStores(a, b *plan.Plan, etcd func(was, is *plan.Store) string) []stri
 		is := b.Store(was.Name)
 		switch {
 		case is == nil: // what was kept in it would have moved
-		case !slices.Equal(was.Endpoints, is.Endpoints):
-			add("store %q: its endpoints differ: members are added, removed and replaced with etcdctl", was.Name)
 		case (was.Managed == nil) != (is.Managed == nil):
 			add("store %q: run by one of the plans only: its members would run twice, or not at all", was.Name)
 		case was.Managed != nil && was.Managed.DataDir != is.Managed.DataDir:
 			add("store %q: %s and %s: its data would stay behind", was.Name, was.Managed.DataDir, is.Managed.DataDir)
+		case !slices.Equal(was.Endpoints, is.Endpoints) && members(was, is) != "":
+			add("%s", members(was, is))
 		case was.Managed != nil && etcd(was, is) != "":
 			add("%s", etcd(was, is))
 		}

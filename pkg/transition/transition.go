@@ -123,6 +123,13 @@ const (
 	RewriteObjects Kind = "rewrite objects"
 	// SettleMember lets the log of a member leave requests behind that the next minor does not read.
 	SettleMember Kind = "settle member"
+	// AddMember adds Joining to its store as a learner, PromoteMember gives it a vote, RemoveMember takes it out. They
+	// are done on its host: both of the first set its data aside where it is no member.
+	AddMember     Kind = "add member"
+	PromoteMember Kind = "promote member"
+	RemoveMember  Kind = "remove member"
+	// SetDataAside renames what a member that left has stored, so that it can join again.
+	SetDataAside Kind = "set data aside"
 	// ClearEndpoints deletes the Endpoints of the service kubernetes, and what was made from them, from the stores: API
 	// servers of another port write them anew.
 	ClearEndpoints Kind = "clear endpoints"
@@ -159,6 +166,8 @@ type Action struct {
 	Members  *Members  `json:"members,omitempty"` // of RaiseStore, LowerStore and SettleMember
 	Masters  *Masters  `json:"masters,omitempty"` // of ClearEndpoints
 	Ranges   *Ranges   `json:"ranges,omitempty"`  // of AddRanges and RemoveRanges
+	// Joining is what AddMember, PromoteMember, RemoveMember and SetDataAside are about.
+	Joining *Joining `json:"joining,omitempty"`
 }
 
 // Workload is a component of a hosted plan.
@@ -255,6 +264,8 @@ const (
 	MayRewrite  CheckKind = "may rewrite"   // StoresAgree, but for objects that Rewrite can write again without loss
 	MembersAre  CheckKind = "members"       // all Members are healthy, and have the versions that it says
 	MayComeBack CheckKind = "may come back" // Members have not agreed on the newer minor
+	OneCluster  CheckKind = "one cluster"   // all endpoints of Stores answer, with a leader, as members of one cluster
+	NoData      CheckKind = "no data"       // of a member of etcd in Path
 	Beats       CheckKind = "beats"         // every node that is ready has a kubelet of Heartbeats and is heard of
 	NothingLeft CheckKind = "nothing left"  // of the legacy side's own objects of Left
 	MastersAre  CheckKind = "masters are"   // the service kubernetes leads to the API servers of Masters alone

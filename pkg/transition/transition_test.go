@@ -102,6 +102,9 @@ func journeys(t *testing.T) map[string][2]Setup {
 			pairs[name] = journey
 		}
 	}
+	for _, name := range []string{"two hosts join, static-pod", "two hosts leave, systemd"} {
+		pairs[name] = memberJourneys(t)[name]
+	}
 	fused := beforeRetiring(t, "")
 	for target, name := range map[render.Target]string{render.StaticPod: "retire", render.Systemd: "retire units"} {
 		pairs[name] = [2]Setup{{planOf(t, split, fused), target}, {planOf(t, split, retired(fused)), target}}
@@ -491,7 +494,7 @@ func TestRefusals(t *testing.T) {
 		"the minor of the legacy":   with(func(p *plan.Plan) { p.Legacy.Version.Minor = 16 }),
 		"does not upgrade kubelets": with(func(p *plan.Plan) { p.Kubelet.Minor = 16 }),
 		"existing in one":           with(func(p *plan.Plan) { p.Legacy.Existing = !p.Legacy.Existing }),
-		"its endpoints differ": with(func(p *plan.Plan) {
+		"no endpoint is in both plans": with(func(p *plan.Plan) {
 			p.Stores[1].Endpoints = []string{"https://10.9.9.9:1"}
 		}),
 		"want static-pod or systemd": with(func(p *plan.Plan) { p.Target = plan.Hosted }),

@@ -59,7 +59,8 @@ var back = map[Kind][]Kind{PutFile: {PutFile, RemoveFile}, RemoveFile: {PutFile}
 	StopUnit: {StartUnit}, PutProgram: {RemoveProgram},
 	ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet},
 	HandOver: {HandBack}, CopyRoles: {RemoveRoles, CopyRoles}, RemoveRoles: {CopyRoles}, RaiseStore: {LowerStore},
-	LowerStore: {RaiseStore}, ClearEndpoints: {ClearEndpoints}, AddRanges: {RemoveRanges}}
+	LowerStore: {RaiseStore}, ClearEndpoints: {ClearEndpoints}, AddRanges: {RemoveRanges}, AddMember: {RemoveMember},
+	PromoteMember: {RemoveMember}, RemoveMember: {AddMember, PromoteMember}}
 
 // aboutNodes are the checks that are about a node.
 var aboutNodes = []CheckKind{NodeRights, NodeReady, NodePods, Budgets}
@@ -78,7 +79,7 @@ func (s *Step) validate() error {
 	}
 	switch {
 	case s.Undo == nil || s.Undo.changes() == "":
-	case s.Undo.Kind == Release || s.Undo.Kind == RewriteObjects: // there is nothing of it before
+	case slices.Contains([]Kind{Release, RewriteObjects, SetDataAside}, s.Undo.Kind): // there is nothing of it before
 		if s.Do != nil || s.Title != s.Undo.changes() {
 			return fmt.Errorf("what it takes back is %q, alone", s.Undo.changes())
 		}
@@ -103,6 +104,8 @@ func (a *Action) object() string {
 		return a.Masters.Endpoints.Name
 	case a.Program != nil:
 		return a.Program.Path
+	case a.Joining != nil:
+		return a.Joining.Store.Name + "/" + a.Joining.Name
 	case a.Ranges != nil:
 		return strings.Join(a.Ranges.CIDRs, ",")
 	}
@@ -142,6 +145,14 @@ func (a *Action) changes() string {
 		return "let the log of a member of store " + a.Members.Store.Name + " leave requests of version 2 behind"
 	case RaiseStore, LowerStore:
 		return "let the members of store " + a.Members.Store.Name + " agree on " + a.Members.Cluster
+	case AddMember:
+		return "add " + a.Joining.Name + " to store " + a.Joining.Store.Name + " as a learner"
+	case PromoteMember:
+		return "let " + a.Joining.Name + " vote in store " + a.Joining.Store.Name
+	case RemoveMember:
+		return "remove " + a.Joining.Name + " from store " + a.Joining.Store.Name
+	case SetDataAside:
+		return "set the data of " + a.Joining.Name + " aside"
 	case ClearEndpoints:
 		return "clear the endpoints of the service kubernetes"
 	case AddRanges:
@@ -239,6 +250,10 @@ func (a *Action) validate() error {
 		if want := map[Kind]int{RaiseStore: 1, LowerStore: 0}[a.Kind]; a.Members.Cluster != a.Members.Minors[want] {
 			return fmt.Errorf("leads to %q, of %q", a.Members.Cluster, a.Members.Minors)
 		}
+	case AddMember, PromoteMember, RemoveMember, SetDataAside:
+		if err := a.Joining.validate(); err != nil {
+			return err
+		}
 	case ClearEndpoints:
 		if err := a.Masters.validate(); err != nil {
 			return err
@@ -282,6 +297,8 @@ func (a *Action) validate() error {
 			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil ||
 			(c.Kind == RolesMayGo || c.Kind == RolesEqual) && c.Roles.validate() != nil ||
 			(c.Kind == MembersAre || c.Kind == MayComeBack) && c.Members.validate() != nil ||
+			c.Kind == OneCluster && len(c.Stores) == 0 ||
+			c.Kind == NoData && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) ||
 			c.Kind == Beats && (c.Heartbeats == nil || c.Heartbeats.Nodes == "") ||
 			c.Kind == NothingLeft && c.Left == nil || c.Kind == MastersAre && c.Masters.validate() != nil ||
 			c.Kind == RangesAdded && c.Ranges.validate() != nil || c.Kind == Works && len(c.Asked) == 0 ||

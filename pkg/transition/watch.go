@@ -135,7 +135,7 @@ func touches(p *render.Part, a *Action) bool {
 func (a *Action) deletes() bool {
 	switch a.Kind {
 	case Snapshot, Release, HandOver, HandBack, CopyRoles, RemoveRoles, RewriteObjects, ChangeKubelet,
-		RestoreKubelet, RemoveObjects, ClearEndpoints, AddRanges, RemoveRanges:
+		RestoreKubelet, RemoveObjects, ClearEndpoints, AddRanges, RemoveRanges, RemoveMember:
 		return true
 	}
 	return slices.ContainsFunc(slices.Concat(a.Before, a.After), func(c Check) bool {

@@ -32,8 +32,9 @@ const unitOfStore = "etcd-modern.service"
 type minorsStore struct {
 	*unitHosts
 	text   string // of the spec, with RELEASE
+	port   int    // for clients
 	client *clientv3.Client
-	store  plan.Store
+	store  plan.Store // with all of its members
 }
 
 // TestEtcdGoesUpAndBackByMinors: a store of three members with TLS goes 3.4, 3.5, 3.6 and back to 3.5 by transitions,
@@ -41,7 +42,7 @@ type minorsStore struct {
 // back, what was written is there, and from 3.5 there is no way back to 3.4, which is said before and refused after.
 func TestEtcdGoesUpAndBackByMinors(t *testing.T) {
 	t.Parallel()
-	s := startMinorsStore(t, "3.4.21")
+	s := startMinorsStore(t, "3.4.21", 1, 2, 3)
 	writes := s.writer()
 	up := s.between("3.4.21", "3.5.35")
 
@@ -77,7 +78,8 @@ func TestEtcdGoesUpAndBackByMinors(t *testing.T) {
 	t.Logf("killed at %d points; all %d keys that were acknowledged are there", points, written)
 }
 
-func startMinorsStore(t *testing.T, release string) *minorsStore {
+// startMinorsStore starts the members of some of three hosts.
+func startMinorsStore(t *testing.T, release string, hosts ...int) *minorsStore {
 	t.Helper()
 	r := rig.New(t)
 	s := &minorsStore{unitHosts: newUnitHosts(t, r)}
@@ -85,22 +87,22 @@ func startMinorsStore(t *testing.T, release string) *minorsStore {
 	data, err := os.ReadFile("../../examples/ha-three-hosts-1.15-1.36.yaml")
 	must(t, err)
 	client, peer, metrics := r.Port(), r.Port(), 0
-	metrics = client + 2
-	var hosts []string
+	metrics, s.port = client+2, client
+	var addresses []string
 	change := []string{"version: 3.6.8", "version: RELEASE", ":2479", fmt.Sprint(":", client), "peerPort: 2480",
 		fmt.Sprint("peerPort: ", peer), "/var/lib/etcd-modern", filepath.Join(r.Dir(), "data")}
 	for i := 1; i <= 3; i++ {
 		address := fmt.Sprintf("127.10.%d.%d", client%250, i)
 		s.addresses[fmt.Sprint("cp-", i)] = address
-		hosts = append(hosts, address)
+		addresses = append(addresses, address)
 		change = append(change, fmt.Sprintf("10.0.0.1%d", i), address)
 	}
-	crt, key, err := r.PKI.Serving("member", append(hosts, "127.0.0.1")...)
+	crt, key, err := r.PKI.Serving("member", append(addresses, "127.0.0.1")...)
 	must(t, err)
 	clientCrt, clientKey, err := r.PKI.Client("member-client", "rig")
 	must(t, err)
 	// peers show theirs as clients, too
-	peerCrt, peerKey, err := r.PKI.Peer("peer", append(hosts, "127.0.0.1")...) // whence members of loopback come
+	peerCrt, peerKey, err := r.PKI.Peer("peer", append(addresses, "127.0.0.1")...) // whence members of loopback come
 	must(t, err)
 	change = append(change, "/etc/kubernetes/pki/etcd/ca.crt", r.PKI.File("ca.crt"),
 		"/etc/kubernetes/pki/apiserver-etcd-client.crt", clientCrt,
@@ -134,14 +136,14 @@ func startMinorsStore(t *testing.T, release string) *minorsStore {
 		return rig.Program("etcd")
 	}
 	must(t, os.MkdirAll(filepath.Join(r.Dir(), "data"), 0o700))
-	install, err := transition.New(transition.Setup{}, s.setup(release), transition.Facts{})
+	install, err := transition.New(transition.Setup{}, s.setup(release, hosts...), transition.Facts{})
 	must(t, err)
 	install.Steps = slices.DeleteFunc(install.Steps, func(s transition.Step) bool {
 		return s.Phase != transition.Stores
 	})
 	install.Watch = nil
 	must(t, transition.Apply(t.Context(), &install, s, &memoryJournal{left: -1}, nil))
-	s.store = *s.setup(release).Plan.Store("modern")
+	s.store = *s.setup(release, 1, 2, 3).Plan.Store("modern")
 	info := transport.TLSInfo{TrustedCAFile: s.store.TLS.CA, CertFile: s.store.TLS.Cert, KeyFile: s.store.TLS.Key}
 	secured, err := info.ClientConfig()
 	must(t, err)
@@ -152,9 +154,28 @@ func startMinorsStore(t *testing.T, release string) *minorsStore {
 	return s
 }
 
-func (s *minorsStore) setup(release string) transition.Setup {
+// setup is the plan with the store at a release, with members on some of the three hosts.
+func (s *minorsStore) setup(release string, hosts ...int) transition.Setup {
 	s.t.Helper()
-	f, err := spec.Load("spec.yaml", []byte(strings.ReplaceAll(s.text, "RELEASE", release)))
+	text := strings.ReplaceAll(s.text, "RELEASE", release)
+	lines, endpoints := "", []string{}
+	for i := 1; i <= 3; i++ {
+		name := fmt.Sprint("cp-", i)
+		line := fmt.Sprintf("  - {name: %s, address: %s}\n", name, s.addresses[name])
+		if strings.Count(text, line) != 1 {
+			s.t.Fatalf("the spec has no line %q:\n%s", line, text)
+		}
+		text = strings.Replace(text, line, "", 1)
+		if slices.Contains(hosts, i) {
+			lines += line
+			endpoints = append(endpoints, fmt.Sprintf("https://%s:%d", s.addresses[name], s.port))
+		}
+	}
+	text = strings.Replace(text, "  hosts:\n", "  hosts:\n"+lines, 1)
+	before, rest, _ := strings.Cut(text, "- name: modern\n    endpoints: [")
+	_, rest, _ = strings.Cut(rest, "]")
+	text = before + "- name: modern\n    endpoints: [" + strings.Join(endpoints, ", ") + "]" + rest
+	f, err := spec.Load("spec.yaml", []byte(text))
 	must(s.t, err)
 	p, err := plan.New(f, plan.OnHosts)
 	must(s.t, err)
@@ -165,7 +186,12 @@ func (s *minorsStore) setup(release string) transition.Setup {
 // here, are left out.
 func (s *minorsStore) between(from, to string) transition.Transition {
 	s.t.Helper()
-	tr, err := transition.New(s.setup(from), s.setup(to), transition.Facts{})
+	return s.way(s.setup(from, 1, 2, 3), s.setup(to, 1, 2, 3))
+}
+
+func (s *minorsStore) way(from, to transition.Setup) transition.Transition {
+	s.t.Helper()
+	tr, err := transition.New(from, to, transition.Facts{})
 	must(s.t, err)
 	other := func(st transition.Step) bool {
 		return st.Do != nil && st.Do.Kind == transition.Snapshot && st.Do.Store.Name != "modern"

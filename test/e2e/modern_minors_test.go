@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -22,33 +23,96 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// modernObjects are of kinds of which 1.36 stores a version that 1.15 does not read: paths of both, and their spec.
-var modernObjects = []struct{ older, newer, name, rest string }{
-	{"/apis/policy/v1beta1/namespaces/demo/poddisruptionbudgets",
-		"/apis/policy/v1/namespaces/demo/poddisruptionbudgets", "budget",
-		`{"maxUnavailable":1,"selector":{"matchLabels":{"app":"web"}}}`},
-	{"/apis/batch/v1beta1/namespaces/demo/cronjobs", "/apis/batch/v1/namespaces/demo/cronjobs", "night",
-		`{"schedule":"0 3 * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":` +
-			`[{"name":"c","image":"example.test/c:1"}]}}}}}`},
+// storedAnew are resources of which a newer minor stores a version that an older one does not read, with the spec of
+// an object that each version of them takes.
+var storedAnew = []struct{ group, resource, spec string }{
+	{"policy", "poddisruptionbudgets", `{"maxUnavailable":1,"selector":{"matchLabels":{"app":"web"}}}`},
+	{"batch", "cronjobs", `{"schedule":"0 3 * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never",` +
+		`"containers":[{"name":"c","image":"example.test/c:1"}]}}}}}`},
+	{"autoscaling", "horizontalpodautoscalers", `{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1",` +
+		`"kind":"Deployment","name":"web"}}`},
 }
 
-// TestModernGoesUpAndBack: the modern API server of a pair goes from 1.15.12 to 1.36.3 by a transition, fusionctl
-// killed after every record, and back: what it stored meanwhile is named, object by object, and written again where the
-// transition was planned to. Both versions serve all objects, old and new.
+// TestModernGoesUpAndBack: the modern API server of a pair goes from minor to minor by transitions, and back over each,
+// fusionctl killed after every record. What a newer minor stored and an older one cannot read is named, object by
+// object, and written again. Every version serves all objects, older and newer.
 func TestModernGoesUpAndBack(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t)
-	const rights = access + "  - {subjects: [{kind: Group, name: developers}], apiGroups: [policy, batch], " +
+	for _, test := range []struct {
+		legacy kubever.Minor
+		way    []kubever.Minor
+		named  []string // of the first way back
+	}{
+		{10, []kubever.Minor{15, 36}, []string{
+			"/registry/poddisruptionbudgets/demo/from-1.36, policy/v1 PodDisruptionBudget",
+			"/registry/cronjobs/demo/from-1.36, batch/v1 CronJob"}},
+		{15, []kubever.Minor{24, 33, 36}, nil},
+		{15, []kubever.Minor{36, 37}, nil},
+	} {
+		var names []string
+		for _, minor := range test.way {
+			names = append(names, minor.String())
+		}
+		t.Run(strings.Join(names, " "), func(t *testing.T) {
+			t.Parallel()
+			w := &modernWay{t: t, Rig: rig.New(t), versions: map[kubever.Minor]string{}}
+			for _, minor := range append([]kubever.Minor{test.legacy}, test.way...) {
+				w.versions[minor] = builtRelease(t, minor)
+			}
+			w.start(test.legacy, test.way[0])
+			var ups []*minorUp
+			for i, minor := range test.way[1:] {
+				ups = append(ups, w.goesUp(test.way[i], minor))
+			}
+			for i := len(ups) - 1; i >= 0; i-- {
+				named := w.goesBack(ups[i], test.way[i+1], test.way[i])
+				if i > 0 {
+					continue
+				}
+				for _, want := range test.named {
+					if !slices.Contains(named, want) {
+						t.Errorf("%s is not named:\n%s", want, strings.Join(named, "\n"))
+					}
+				}
+			}
+			if w.killed < 10*len(ups) {
+				t.Errorf("killed at %d points", w.killed)
+			}
+			proved(t, spec.LayoutSplit, w.versions[test.legacy], w.versions[test.way[len(test.way)-1]],
+				"the modern API server went by minors "+strings.Join(names, ", ")+" and back over each by a transition, "+
+					"killed after every record: what the newer had stored was named, object by object, and written "+
+					"again; each served all of it")
+		})
+	}
+}
+
+// modernWay is a pair whose modern API server changes its minor.
+type modernWay struct {
+	*rig.Rig
+	t        *testing.T
+	versions map[kubever.Minor]string
+	hosts    *unitHosts
+	file     string // of the spec
+	text     string // with the first version
+	first    kubever.Minor
+	modern   *rig.Client
+	objects  []string // names
+	killed   int
+}
+
+func (w *modernWay) start(legacyMinor, first kubever.Minor) {
+	t := w.t
+	const rights = access + "  - {subjects: [{kind: Group, name: developers}], apiGroups: [policy, batch, autoscaling], " +
 		"resources: [\"*\"]}\n"
-	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.10.13", Modern: "1.15.12", More: rights,
-		NoControllers: true, NoModernManager: true,
+	p := w.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: w.versions[legacyMinor], Modern: w.versions[first],
+		More: rights, NoControllers: true, NoModernManager: true,
 		Network: "{serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]}"})
 	p.StartLegacy()
 	p.LegacyManager.Stop()
 	legacy := p.Legacy.Client("admin", "system:masters")
 	must(t, legacy.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}},
 		nil))
-	u := newUnitHosts(t, r)
+	u := newUnitHosts(t, w.Rig)
 	u.skipped = []transition.CheckKind{transition.Executable, transition.Certificate}
 	u.addresses["cp-1"] = "127.0.0.1"
 	u.rewrite = func(host, word string) string {
@@ -66,15 +130,8 @@ func TestModernGoesUpAndBack(t *testing.T) {
 	}
 	text, err := os.ReadFile(p.SpecFile)
 	must(t, err)
-	setup := func(modern string) transition.Setup {
-		changed := strings.Replace(string(text), "version: 1.15.12", "version: "+modern, 1)
-		f, err := spec.Load(p.SpecFile, []byte(changed))
-		must(t, err)
-		planned, err := plan.New(f, plan.OnHosts)
-		must(t, err)
-		return transition.Setup{Plan: planned, Target: render.Systemd}
-	}
-	older, newer := setup("1.15.12"), setup("1.36.3")
+	w.hosts, w.file, w.text, w.first = u, p.SpecFile, string(text), first
+	older := w.setup(first)
 	install, err := transition.New(transition.Setup{}, older, transition.Facts{})
 	must(t, err)
 	install.Steps = slices.DeleteFunc(install.Steps, func(s transition.Step) bool {
@@ -86,66 +143,108 @@ func TestModernGoesUpAndBack(t *testing.T) {
 	for _, c := range older.Plan.ComponentsOf(pair.Modern, kubever.APIServer) {
 		url = "https://" + plan.HostPort("127.0.0.1", c.Port)
 	}
-	modern := r.ClientOf(url, "alice", "developers")
-	create := func(path, name, rest string) {
-		t.Helper()
-		must(t, modern.Call(t.Context(), http.MethodPost, path, object{"metadata": object{"name": name},
-			"spec": json.RawMessage(rest)}, nil))
-	}
-	for _, o := range modernObjects {
-		create(o.older, "old-"+o.name, o.rest)
-	}
+	w.modern = w.ClientOf(url, "alice", "developers")
+	w.creates(first)
+}
 
+// setup is the plan with the modern side in a minor.
+func (w *modernWay) setup(minor kubever.Minor) transition.Setup {
+	w.t.Helper()
+	f, err := spec.Load(w.file, []byte(strings.Replace(w.text, "version: "+w.versions[w.first],
+		"version: "+w.versions[minor], 1)))
+	must(w.t, err)
+	planned, err := plan.New(f, plan.OnHosts)
+	must(w.t, err)
+	return transition.Setup{Plan: planned, Target: render.Systemd}
+}
+
+// creates has objects that a minor stores.
+func (w *modernWay) creates(minor kubever.Minor) {
+	w.t.Helper()
+	name := "from-" + minor.String()
+	for _, o := range storedAnew {
+		must(w.t, w.modern.Call(w.t.Context(), http.MethodPost, w.path(minor, o.group, o.resource),
+			object{"metadata": object{"name": name}, "spec": json.RawMessage(o.spec)}, nil))
+	}
+	w.objects = append(w.objects, name)
+}
+
+// path is where a minor serves a resource, in the newest of its versions.
+func (w *modernWay) path(minor kubever.Minor, group, resource string) string {
+	w.t.Helper()
+	for _, version := range []string{"v2", "v1", "v1beta1"} {
+		for _, a := range kubever.APIResources(minor) {
+			if a.Group == group && a.Name == resource && a.Version == version && a.DefaultOn.Has(minor) {
+				return "/apis/" + group + "/" + version + "/namespaces/demo/" + resource
+			}
+		}
+	}
+	w.t.Fatalf("%s does not serve %s", minor, resource)
+	return ""
+}
+
+// serves: the API server serves every object, and lists them: one that cannot be read breaks the list.
+func (w *modernWay) serves(minor kubever.Minor) {
+	w.t.Helper()
+	for _, o := range storedAnew {
+		path := w.path(minor, o.group, o.resource)
+		for _, name := range w.objects {
+			must(w.t, w.modern.Call(w.t.Context(), http.MethodGet, path+"/"+name, nil, nil))
+		}
+		must(w.t, w.modern.Call(w.t.Context(), http.MethodGet, path, nil, nil))
+	}
+}
+
+// minorUp is a transition with its journal.
+type minorUp struct {
+	transition.Transition
+	journal memoryJournal
+}
+
+// goes does something with a transition, killed after every second or third record, to its end.
+func (w *modernWay) goes(what string, up *minorUp, do func(context.Context, *transition.Transition, transition.Runner,
+	transition.Journal, transition.Progress) error) {
+	w.t.Helper()
+	for up.journal.left = 2; ; up.journal.left = 2 + w.killed%2 {
+		err := do(w.t.Context(), &up.Transition, w.hosts, &up.journal, nil)
+		if err == nil {
+			return
+		}
+		if w.killed++; !errors.Is(err, errKilled) {
+			w.t.Fatalf("%s, killed %d times: %v", what, w.killed, err)
+		}
+	}
+}
+
+func (w *modernWay) goesUp(from, to kubever.Minor) *minorUp {
+	t := w.t
+	t.Helper()
+	older, newer := w.setup(from), w.setup(to)
 	facts, err := local.Facts(t.Context(), older, newer, true, nil)
 	must(t, err)
 	up, err := transition.New(older, newer, facts)
 	must(t, err)
 	must(t, up.Validate())
-	j, points := &memoryJournal{}, 0
-	for j.left = 2; ; j.left = 2 + points%2 {
-		err := transition.Apply(t.Context(), &up, u, j, nil)
-		if err == nil {
-			break
-		}
-		if points++; !errors.Is(err, errKilled) {
-			t.Fatalf("apply, killed %d times: %v", points, err)
-		}
-	}
-	for _, o := range modernObjects {
-		must(t, modern.Call(t.Context(), http.MethodGet, o.newer+"/old-"+o.name, nil, nil))
-		create(o.newer, "new-"+o.name, o.rest)
-	}
+	way := &minorUp{Transition: up}
+	w.goes("to "+to.String(), way, transition.Apply)
+	w.serves(to)
+	w.creates(to)
+	return way
+}
 
-	var disagree *local.DisagreeError
-	if _, err := local.Facts(t.Context(), newer, older, false, nil); !errors.As(err, &disagree) {
-		t.Fatalf("the stores for 1.15.12 = %v, want what is in the way", err)
+// goesBack returns what was in the way.
+func (w *modernWay) goesBack(up *minorUp, from, to kubever.Minor) []string {
+	t := w.t
+	t.Helper()
+	var disagree local.DisagreeError
+	_, err := local.Facts(t.Context(), w.setup(from), w.setup(to), false, nil)
+	if as := new(local.DisagreeError); errors.As(err, &as) {
+		disagree = *as
+	} else {
+		must(t, err)
 	}
-	for _, key := range []string{"/registry/poddisruptionbudgets/demo/new-budget, policy/v1 PodDisruptionBudget",
-		"/registry/cronjobs/demo/new-night, batch/v1 CronJob"} {
-		if !strings.Contains(strings.Join(disagree.Objects, "\n"), key) {
-			t.Errorf("%s is not named:\n%v", key, disagree)
-		}
-	}
-	for j.left = 2; ; j.left = 2 + points%2 {
-		err := transition.Undo(t.Context(), &up, u, j, nil)
-		if err == nil {
-			break
-		}
-		if points++; !errors.Is(err, errKilled) {
-			t.Fatalf("undo, killed %d times: %v", points, err)
-		}
-	}
-	for _, o := range modernObjects {
-		for _, name := range []string{"old-", "new-"} {
-			must(t, modern.Call(t.Context(), http.MethodGet, o.older+"/"+name+o.name, nil, nil))
-		}
-		must(t, modern.Call(t.Context(), http.MethodGet, o.older, nil, nil)) // one that cannot be read breaks the list
-	}
-	if points < 10 {
-		t.Errorf("killed at %d points", points)
-	}
-	t.Logf("killed at %d points", points)
-	proved(t, spec.LayoutSplit, "1.10.13", "1.36.3", "the modern API server went from 1.15.12 to 1.36.3 and back by a "+
-		"transition, killed after every record: what 1.36.3 had stored was named, object by object, and written "+
-		"again; both versions served all of it")
+	t.Logf("from %s to %s there are in the way:\n%s", from, to, strings.Join(disagree.Objects, "\n"))
+	w.goes("back to "+to.String(), up, transition.Undo)
+	w.serves(to)
+	return disagree.Objects
 }

@@ -61,6 +61,10 @@ func (u *unitHosts) Do(ctx context.Context, host string, a *transition.Action) e
 		store.DataDir += "/" + host
 		own.Store.Managed = &store
 		err = u.Host.Do(ctx, host, &transition.Action{Kind: a.Kind, Members: &own})
+	case transition.AddMember, transition.PromoteMember, transition.RemoveMember, transition.SetDataAside:
+		own := *a.Joining
+		own.DataDir += "/" + host
+		err = u.Host.Do(ctx, host, &transition.Action{Kind: a.Kind, Joining: &own})
 	default:
 		err = u.Host.Do(ctx, host, a)
 	}
@@ -93,7 +97,9 @@ func (u *unitHosts) start(host, unit string) error {
 	for _, word := range words[1:] {
 		args = append(args, strings.Fields(u.rewrite(host, word))...)
 	}
-	u.running[host+"/"+unit] = u.rig.StartProgram(host+"-"+strings.TrimSuffix(unit, ".service"), program, args)
+	p := u.rig.StartProgram(host+"-"+strings.TrimSuffix(unit, ".service"), program, args)
+	p.MayEnd(1000) // a member that was removed does, again and again
+	u.running[host+"/"+unit] = p
 	return nil
 }
 
@@ -110,6 +116,11 @@ func (u *unitHosts) Check(ctx context.Context, host string, c *transition.Check)
 		if c.Kind == kind {
 			return nil
 		}
+	}
+	if c.Kind == transition.NoData {
+		own := *c
+		own.Path += "/" + host
+		return u.Host.Check(ctx, host, &own)
 	}
 	if c.Kind == transition.FileIs {
 		return (&local.Host{Rehearsal: u.root}).Check(ctx, host, c)

@@ -448,7 +448,7 @@ func (n *Node) StartKubelet(minor kubever.Minor, server *APIServer, more ...stri
 	n.Kubelet = n.Start("kubelet", named, append(n.KubeletArgs(minor, kubeconfig), more...))
 	// As its unit does on hosts: a kubelet of 1.36 that started beside containers with paths of volumes was seen to end
 	// with "failed to get rootfs info: cannot find filesystem info for device .../volume-subpaths/...".
-	n.Kubelet.mayEnd(kubeletRestarts)
+	n.Kubelet.MayEnd(kubeletRestarts)
 }
 
 // ReplaceKubelet stops the kubelet and starts one of another release in its place, on the same folder and runtime.

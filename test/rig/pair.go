@@ -330,7 +330,7 @@ func (p *Pair) start(side pair.Side) (server *APIServer, manager *ControllerMana
 		manager.WaitReady()
 	}
 	for _, c := range p.Plan.ComponentsOf(side, kubever.Scheduler) {
-		p.rig.Start(c.Name, kubever.Scheduler, minor, p.args(c)).mayEnd(managerRestarts)
+		p.rig.Start(c.Name, kubever.Scheduler, minor, p.args(c)).MayEnd(managerRestarts)
 	}
 	return server, manager
 }

@@ -154,8 +154,8 @@ func (p *Process) spent(run *os.ProcessState) {
 	}
 }
 
-// mayEnd lets the process end by itself so many times; it is started again.
-func (p *Process) mayEnd(times int) {
+// MayEnd lets the process end by itself so many times; it is started again.
+func (p *Process) MayEnd(times int) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.restarts = times

@@ -85,7 +85,7 @@ func TestProcessIsStartedAgain(t *testing.T) {
 func TestStoppedProcessStaysStopped(t *testing.T) {
 	r := New(t)
 	p := startChild(r, "wait")
-	p.mayEnd(2)
+	p.MayEnd(2)
 	awaitOutput(p, "waiting")
 	p.Stop()
 	if got := strings.Count(p.Log(), "waiting"); got != 1 {

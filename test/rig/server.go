@@ -159,7 +159,7 @@ func (r *Rig) StartControllerManager(name string, minor kubever.Minor, args []st
 		r.t.Fatalf("starting %s: its arguments have neither --secure-port nor --port", name)
 	}
 	m := &ControllerManager{Process: r.Start(name, kubever.ControllerManager, minor, args), url: url}
-	m.mayEnd(managerRestarts)
+	m.MayEnd(managerRestarts)
 	return m
 }
 

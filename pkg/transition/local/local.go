@@ -99,6 +99,14 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return h.settleMember(ctx, a.Members)
 	case transition.LowerStore:
 		return h.lowerStore(ctx, a.Members)
+	case transition.AddMember:
+		return h.addMember(ctx, a.Joining)
+	case transition.PromoteMember:
+		return h.promoteMember(ctx, a.Joining)
+	case transition.RemoveMember:
+		return h.removeMember(ctx, a.Joining)
+	case transition.SetDataAside:
+		return setDataAside(a.Joining.DataDir)
 	case transition.ClearEndpoints:
 		return clearEndpoints(ctx, a.Masters)
 	case transition.AddRanges:
@@ -238,6 +246,12 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return h.rolesEqual(ctx, c.Roles)
 	case transition.MembersAre:
 		return h.membersAre(ctx, c.Members)
+	case transition.OneCluster:
+		return h.wait(ctx, "the endpoints are not those of one cluster", func(ctx context.Context) error {
+			return oneCluster(ctx, c.Stores)
+		})
+	case transition.NoData:
+		return noData(c.Path)
 	case transition.MayComeBack:
 		return mayComeBack(ctx, c.Members)
 	case transition.Beats:
