@@ -171,6 +171,7 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	if err != nil {
 		return badInput(err, "")
 	}
+	defer g.Close()
 	req.serving.certificates.Optional = true
 	return req.serving.run(ctx, service{
 		registry: registry, log: req.options.Log, about: []any{"plan", cmp.Or(req.plan, req.spec)}, begin: g.EndWith,

@@ -21,7 +21,7 @@ const (
 
 // PaceHeap keeps a server small that holds thousands of connections, and quick while it holds few, until the context
 // ends. Go lets a heap grow to twice what lives in it; this lets it grow to 96 MiB, and beyond that by a quarter. What
-// is garbage or free when nothing has been collected for ten seconds goes back to the system. It does nothing where the
+// is not needed when nothing has been collected for ten seconds goes back to the system. It does nothing where the
 // environment says how to collect, by GOGC or GOMEMLIMIT.
 func PaceHeap(ctx context.Context) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -31,6 +32,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
@@ -46,9 +48,24 @@ type Audit struct {
 	Log io.Writer
 	// LimitBytes bounds an event; one that is longer is written without bodies. Default: 10 MiB, as of API servers.
 	LimitBytes int64
-	// Strict refuses requests of which the first event cannot be written.
-	Strict bool
+	// Mode is how events are written: one of AuditModes. Default: AuditBlocking.
+	Mode string
+	// Batch is how they are buffered in mode AuditBatch.
+	Batch buffered.BatchConfig
 }
+
+// The modes of an audit log, as of API servers.
+const (
+	// AuditBlocking writes an event before the request goes on.
+	AuditBlocking = "blocking"
+	// AuditStrict does so, too, and refuses requests of which the first event cannot be written.
+	AuditStrict = "blocking-strict"
+	// AuditBatch buffers events, so that no request waits for the log. Those for which there is no room are dropped.
+	AuditBatch = "batch"
+)
+
+// AuditModes are all of them.
+var AuditModes = []string{AuditBatch, AuditBlocking, AuditStrict}
 
 // The annotations of events.
 const (
@@ -66,6 +83,8 @@ const (
 
 const (
 	limitEventBytes = 10 << 20
+	// limitQueuedBytes bounds the bodies of the events that are buffered.
+	limitQueuedBytes = 64 << 20
 	// limitStatusBytes bounds the answers that are read for their Status alone.
 	limitStatusBytes = 64 << 10
 )
@@ -82,6 +101,12 @@ type auditLog struct {
 
 	mu      sync.Mutex
 	failing bool
+
+	queue       audit.Backend // nil for none
+	stopped     chan struct{} // the queue takes no more
+	queued      atomic.Int64  // events that are not written yet
+	queuedBytes atomic.Int64  // of their bodies
+	full        atomic.Bool
 }
 
 func newAuditLog(g *Gateway) *auditLog {
@@ -94,8 +119,82 @@ func newAuditLog(g *Gateway) *auditLog {
 	if a.LimitBytes <= 0 {
 		a.LimitBytes = limitEventBytes
 	}
+	if a.Mode == AuditBatch {
+		a.queue, a.stopped = buffered.NewBackend(queueWriter{a}, a.Batch), make(chan struct{})
+		_ = a.queue.Run(a.stopped) // that of the writer, which has no error
+	}
 	return a
 }
+
+// Close writes the events that are buffered. It is called once, when no request is served any more.
+func (g *Gateway) Close() {
+	if g.audit != nil && g.audit.queue != nil {
+		close(g.audit.stopped)
+		g.audit.queue.Shutdown()
+	}
+}
+
+// enqueue has an event written later. It is dropped, and counted, when there is no room for it: the queue drops without
+// a word, so that it never gets more than it holds.
+func (a *auditLog) enqueue(e *auditinternal.Event) {
+	select {
+	case <-a.stopped: // of a request that did not end in time
+		_ = a.write(e) // which counts it
+		return
+	default:
+	}
+	if a.queued.Add(1) > int64(a.Batch.BufferSize) {
+		a.queued.Add(-1)
+		a.errors.Inc()
+		if !a.full.Swap(true) {
+			a.log.Error("audit events are dropped: the buffer is full", "events", a.Batch.BufferSize)
+		}
+		return
+	}
+	if size := bodyBytes(e); a.queuedBytes.Add(size) > limitQueuedBytes && size > 0 {
+		a.queuedBytes.Add(-size)
+		short := *e
+		short.RequestObject, short.ResponseObject = nil, nil
+		short.Annotations = maps.Clone(e.Annotations)
+		annotate(&short, auditTruncated, "true")
+		e = &short
+	}
+	a.queue.ProcessEvents(e) // which copies it
+}
+
+func bodyBytes(e *auditinternal.Event) (size int64) {
+	for _, body := range []*runtime.Unknown{e.RequestObject, e.ResponseObject} {
+		if body != nil {
+			size += int64(len(body.Raw))
+		}
+	}
+	return size
+}
+
+// queueWriter writes what comes out of the queue.
+type queueWriter struct{ *auditLog }
+
+// ProcessEvents implements audit.Sink.
+func (w queueWriter) ProcessEvents(events ...*auditinternal.Event) bool {
+	written := true
+	for _, e := range events {
+		written = w.write(e) == nil && written
+		w.queuedBytes.Add(-bodyBytes(e))
+		if w.queued.Add(-1) < int64(w.Batch.BufferSize)/2 && w.full.Swap(false) {
+			w.auditLog.log.Info("audit events are buffered again")
+		}
+	}
+	return written
+}
+
+// Run implements audit.Backend.
+func (queueWriter) Run(<-chan struct{}) error { return nil }
+
+// Shutdown implements audit.Backend.
+func (queueWriter) Shutdown() {}
+
+// String implements audit.Backend.
+func (queueWriter) String() string { return "log" }
 
 // write writes one event. What went wrong is counted, and logged when it begins.
 func (a *auditLog) write(e *auditinternal.Event) error {
@@ -187,7 +286,7 @@ func (a *auditLog) begin(w *counter, r *http.Request, u user.Info, info *request
 		ac.SetEventResponseStatus(&metav1.Status{Message: attempted(r)})
 		return r, nil
 	}
-	if !ac.ProcessEventStage(e.ctx, auditinternal.StageRequestReceived) && a.Strict {
+	if !ac.ProcessEventStage(e.ctx, auditinternal.StageRequestReceived) && a.Mode == AuditStrict {
 		return nil, refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
 			"the audit event cannot be stored")
 	}
@@ -319,6 +418,10 @@ func (e *record) ProcessEvents(events ...*auditinternal.Event) bool {
 		}
 		if e.finished {
 			e.fill(event)
+		}
+		if e.queue != nil {
+			e.enqueue(event)
+			continue
 		}
 		written = e.write(event) == nil && written
 	}

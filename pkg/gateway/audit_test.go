@@ -7,14 +7,17 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit/policy"
+	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 )
 
 // lines is an audit log in memory, which fails when it is told to. Events may be written after their answers were read.
@@ -269,7 +272,11 @@ func TestAuditHasTheStagesOfStreams(t *testing.T) {
 
 func TestAuditThatFailsIsCounted(t *testing.T) {
 	for _, strict := range []bool{false, true} {
-		x, log := audited(t, func(a *Audit) { a.Strict = strict })
+		x, log := audited(t, func(a *Audit) {
+			if strict {
+				a.Mode = AuditStrict
+			}
+		})
 		x.modern.say("GET /api/v1/namespaces", http.StatusOK, "{}")
 		log.failing.Store(true)
 		code, _, text := x.ask("GET", "/api/v1/namespaces", "")
@@ -341,5 +348,76 @@ func TestAuditedBodiesThatAreBombs(t *testing.T) {
 		if e, _ := last(t, log); e.RequestObject != nil || !strings.Contains(e.Annotations[auditUnread], test.note) {
 			t.Errorf("want a note about %q: %q", test.note, e.Annotations)
 		}
+	}
+}
+
+// In batch mode no request waits for the log. What there is no room for is dropped and counted, and what is buffered is
+// written at the end.
+func TestAuditInBatchesWaitsForNothing(t *testing.T) {
+	slow := &lines{of: make(chan string)} // each event waits until it is taken
+	x, _ := audited(t, func(a *Audit) {
+		a.Log, a.Mode = slow, AuditBatch
+		a.Batch = buffered.BatchConfig{BufferSize: 3, MaxBatchSize: 1}
+	})
+	const path = "/api/v1/namespaces/a/secrets"
+	x.modern.say("GET "+path, http.StatusOK, `{"kind":"SecretList","items":[]}`)
+	x.legacy.say("GET "+path, http.StatusOK, `{"kind":"SecretList","items":[]}`)
+	for range 5 {
+		x.wants("GET", path, "", http.StatusOK, "SecretList")
+	}
+	// Events are recorded behind answers.
+	dropped := func() float64 { return testutil.ToFloat64(x.gateway.metrics.unaudited) }
+	for deadline := time.Now().Add(time.Minute); dropped() < 2 && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	if dropped() != 2 {
+		t.Errorf("%g events are dropped, want 2 of 5", dropped())
+	}
+	closed := make(chan bool)
+	go func() {
+		x.gateway.Close()
+		close(closed)
+	}()
+	events, text := slow.events(t, 3)
+	for _, e := range events {
+		if e.RequestURI != path || e.Stage != auditv1.StageResponseComplete {
+			t.Errorf("an event is %s", text)
+		}
+	}
+	<-closed
+	if written := testutil.ToFloat64(x.gateway.metrics.audited); written != 3 {
+		t.Errorf("%g events are written, want 3", written)
+	}
+}
+
+// Bodies that are buffered are bounded: an event without room for its bodies is written without them.
+func TestAuditInBatchesHoldsFewBodies(t *testing.T) {
+	slow := &lines{of: make(chan string)}
+	x, _ := audited(t, func(a *Audit) {
+		a.Log, a.Mode = slow, AuditBatch
+		a.Batch = buffered.BatchConfig{BufferSize: 100, MaxBatchSize: 1}
+	})
+	const path = "/api/v1/namespaces/a/pods"
+	pod := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","annotations":{"a":"` +
+		strings.Repeat("x", 9<<20) + `"}}}`
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.say("GET "+path+"/p", http.StatusOK, pod)
+	}
+	const requests = 10
+	for range requests {
+		x.wants("GET", path+"/p", "", http.StatusOK, "Pod")
+	}
+	whole := 0
+	for range requests {
+		events, _ := slow.events(t, 1)
+		if e := events[0]; e.ResponseObject != nil {
+			whole++
+		} else if e.Annotations["audit.k8s.io/truncated"] != "true" {
+			t.Errorf("an event without a body has %v", e.Annotations)
+		}
+	}
+	x.gateway.Close()
+	if most := limitQueuedBytes/len(pod) + 1; whole == 0 || whole > most {
+		t.Errorf("%d of %d bodies of 9 MiB are buffered, want at most %d", whole, requests, most)
 	}
 }

@@ -291,8 +291,8 @@ func (p *idleProcess) holds(file string) (h holding) {
 func (p *idleProcess) watch(path string, watches int, one bool) (end func()) {
 	p.t.Helper()
 	transport := func() *http.Transport {
-		return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, Certificates: []tls.Certificate{p.client}},
-			ForceAttemptHTTP2: true, DisableCompression: true}
+		config := &tls.Config{RootCAs: p.roots, Certificates: []tls.Certificate{p.client}}
+		return &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true}
 	}
 	ctx, cancel := context.WithCancel(p.t.Context())
 	shared := transport()
@@ -338,7 +338,8 @@ func (p *idleProcess) watch(path string, watches int, one bool) (end func()) {
 // BenchmarkIdleWatches measures what 2,000 watches hold that have no events, of one client or of as many with a
 // connection each: by a gateway, and by a bare proxy, each in a process of its own. MiB is what it holds more after a
 // collection, of which MiB-stacks are stacks of goroutines; MiB-resident is what the process has of the system while
-// the watches have just begun, MiB-rested half a minute later, and MiB-resident-before before. With GATEWAY_PROFILES=DIR profiles are written there.
+// the watches have just begun, MiB-rested half a minute later, and MiB-resident-before before. With
+// GATEWAY_PROFILES=DIR profiles are written there.
 func BenchmarkIdleWatches(b *testing.B) {
 	const watches = 2000
 	for _, tc := range []struct {

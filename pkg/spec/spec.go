@@ -432,7 +432,9 @@ type GatewayCluster struct {
 }
 
 // GatewayFlags are the flags of `fusionctl gateway` that extraArgs may name; the plan says the others.
-var GatewayFlags = []string{"audit-log-compress", "audit-log-maxage", "audit-log-maxbackup", "audit-log-maxsize",
+var GatewayFlags = []string{"audit-log-batch-buffer-size", "audit-log-batch-max-size", "audit-log-batch-max-wait",
+	"audit-log-batch-throttle-burst", "audit-log-batch-throttle-enable", "audit-log-batch-throttle-qps",
+	"audit-log-compress", "audit-log-maxage", "audit-log-maxbackup", "audit-log-maxsize",
 	"audit-log-mode", "audit-log-path", "audit-policy-file", "conversion-rules", "discovery-interval", "metrics-listen",
 	"policy", "user-requests", "user-watches", "verbose"}
 
