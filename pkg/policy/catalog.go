@@ -88,9 +88,9 @@ func (c *Catalog) add(group, resource string, entry catalogEntry) {
 }
 
 // AddCRDs adds the CustomResourceDefinitions of a YAML or JSON file: one or several documents, or a List of them.
-// Documents of other kinds are skipped. The name is used in errors. From then on a custom resource that is not in the
-// catalog is taken for one that does not exist. Errors: a document that cannot be read, or a file without any
-// CustomResourceDefinition.
+// Documents of other kinds are skipped, and definitions of what is built in. The name is used in errors. From then on a
+// custom resource that is not in the catalog is taken for one that does not exist. Errors: a document that cannot be
+// read, or a file without any CustomResourceDefinition.
 func (c *Catalog) AddCRDs(name string, data []byte) error {
 	added := 0
 	if err := crdfile.Read(data, func(text []byte) error {
@@ -102,10 +102,12 @@ func (c *Catalog) AddCRDs(name string, data []byte) error {
 		if d.Spec.Group == "" || names.Plural == "" {
 			return fmt.Errorf("CustomResourceDefinition %q without spec.group or spec.names.plural", d.Metadata.Name)
 		}
+		if added++; c.groups[d.Spec.Group][names.Plural].builtin { // API servers serve their own, and nothing by it
+			return nil
+		}
 		aliases := append([]string{strings.ToLower(names.Kind), strings.ToLower(names.Singular)}, names.ShortNames...)
 		c.add(d.Spec.Group, names.Plural, catalogEntry{namespaced: d.Spec.Scope == "Namespaced", defined: true,
 			source: name, kind: names.Kind, aliases: aliases})
-		added++
 		return nil
 	}); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

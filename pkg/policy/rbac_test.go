@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,5 +114,27 @@ func TestSubresourcesOfWhatIsDefined(t *testing.T) {
 	want := []string{"widgets", "widgets/scale", "widgets/status"}
 	if diff := cmp.Diff(want, ToRBAC(rules[:1], catalog).Roles[0].Rules[0].Resources); diff != "" {
 		t.Errorf("the role's resources (-want +got):\n%s", diff)
+	}
+}
+
+// TestDefinitionsOfWhatIsBuiltInSayNothing: whoever may create definitions may create one of a group of Kubernetes, and
+// would turn a rule for one namespace, or for none, into a role for all.
+func TestDefinitionsOfWhatIsBuiltInSayNothing(t *testing.T) {
+	catalog := NewCatalog()
+	for _, name := range []string{"networkpolicies.networking.k8s.io", "certificatesigningrequests.certificates.k8s.io"} {
+		plural, group, _ := strings.Cut(name, ".")
+		if err := catalog.AddCRDs("store core", []byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1",`+
+			`"kind":"CustomResourceDefinition","metadata":{"name":"`+name+`"},"spec":{"group":"`+group+`",`+
+			`"scope":"Cluster","names":{"plural":"`+plural+`","kind":"Mine"}}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rules := []Rule{
+		{User: "a", APIGroup: "networking.k8s.io", Resource: "networkpolicies", Line: 1},
+		{User: "b", APIGroup: "networking.k8s.io", Resource: "networkpolicies", Namespace: "demo", Line: 2},
+		{User: "c", APIGroup: "certificates.k8s.io", Resource: "certificatesigningrequests", Namespace: "*", Line: 3},
+	}
+	if diff := cmp.Diff(ToRBAC(rules, NewCatalog()), ToRBAC(rules, catalog)); diff != "" {
+		t.Errorf("ToRBAC (-without definitions +with them):\n%s", diff)
 	}
 }
