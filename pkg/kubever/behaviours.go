@@ -360,11 +360,20 @@ func BehavesIn(b Behaviour, v Version) bool {
 func BehavesSince(b Behaviour, m Minor) int { return b.fact().firstPatch[m] }
 
 // fact finds the row of the behaviour. No version behaves as a number that is none of the constants.
-func (b Behaviour) fact() BehaviourFact {
+func (b Behaviour) fact() *BehaviourFact {
+	if facts := namedBehaviours(); b >= 0 && int(b) < len(facts) {
+		return &facts[b]
+	}
+	return &BehaviourFact{}
+}
+
+// namedBehaviours are the rows of the constants, by their numbers: conversions ask for a dozen with each object.
+var namedBehaviours = sync.OnceValue(func() []BehaviourFact {
+	facts := make([]BehaviourFact, len(behaviourNames))
 	for _, fact := range behaviourTable() {
-		if fact.Name == b.String() {
-			return fact
+		if b := slices.Index(behaviourNames[:], fact.Name); b >= 0 {
+			facts[b] = fact
 		}
 	}
-	return BehaviourFact{}
-}
+	return facts
+})
