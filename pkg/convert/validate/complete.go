@@ -300,17 +300,18 @@ func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList,
 	if err != nil {
 		return nil, err
 	}
-	errs := Created(internal, gvk.GroupVersion(), namespaced(gvk))
+	errs := created(internal, request{gvk.GroupVersion(), v.minor}, namespaced(gvk))
 	if !v.full {
 		saidOnce(object, errs)
 	}
 	return errs, nil
 }
 
-// equivalent judges an object in a version that 1.36 does not have any more by one that it serves.
+// equivalent judges an object in a version that 1.36 does not have, any more or yet, by one that it has, if only with
+// --runtime-config.
 func (v *validation) equivalent(object *unstructured.Unstructured) (field.ErrorList, error) {
 	for _, kind := range v.converter.Equivalents(object.GroupVersionKind()) {
-		if !kubever.ServesGVK(kind, kubever.Library) {
+		if !kubever.LifecycleOf(kind).Minors.Has(kubever.Library) {
 			continue
 		}
 		converted, _, err := v.converter.Convert(object, kind)
@@ -321,7 +322,7 @@ func (v *validation) equivalent(object *unstructured.Unstructured) (field.ErrorL
 			if err != nil {
 				return nil, err
 			}
-			return Created(internal, kind.GroupVersion(), namespaced(kind)), nil
+			return created(internal, request{kind.GroupVersion(), v.minor}, namespaced(kind)), nil
 		}
 	}
 	return nil, nil

@@ -27,6 +27,16 @@ const (
 		"spec: {group: g.example, version: v1, names: {plural: xs, kind: X}%s}"
 )
 
+const scalingToZero = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: a}\nspec: " +
+	"{scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}, minReplicas: 0, maxReplicas: 1, metrics: " +
+	"[{type: External, external: {metric: {name: a}, target: {type: Value, value: 1}}}]}"
+
+// projecting is a PodTemplate with a volume of one source.
+func projecting(source string) string {
+	return "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: a}\ntemplate: {metadata: {labels: {a: b}}, spec: " +
+		"{containers: [{name: a, image: a}], volumes: [{name: v, projected: {sources: [{" + source + "}]}}]}}"
+}
+
 // What 1.36 requires and the old version defaults is written, and nothing else; what cannot be had is refused by name.
 func TestComplete(t *testing.T) {
 	c, err := convert.New()
@@ -69,6 +79,25 @@ func TestComplete(t *testing.T) {
 			want: "spec.signerName: Invalid value"},
 		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {clusterIP: None, ports: [{port: 1}]}",
 			to: "v1"},
+		// What is behind a gate that is off by default in 1.36 is judged where the release has it on.
+		{in: projecting("clusterTrustBundle: {name: a}"), to: "v1", minor: 36},
+		{in: projecting("clusterTrustBundle: {name: a}"), to: "v1", minor: 37,
+			want: "clusterTrustBundle.path: Required value"},
+		{in: projecting("podCertificate: {signerName: a.b/c, keyType: ED25519}"), to: "v1", minor: 37,
+			want: "podCertificate"},
+		{in: projecting("configMap: {name: a}"), to: "v1", minor: 37},
+		{in: "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: a}\ntemplate: {spec: {containers: [{name: a, image: " +
+			"a}], securityContext: {seLinuxChangePolicy: MountOption}}}", to: "v1", minor: 37},
+		{in: "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: a}\ntemplate: {spec: {containers: [{name: a, image: " +
+			"a}], securityContext: {seLinuxChangePolicy: MountOption}}}", to: "v1", minor: 36,
+			want: "seLinuxChangePolicy: Unsupported value"},
+		{in: scalingToZero, to: "autoscaling/v2", minor: 37},
+		// A version that came after 1.36 is judged by one that 1.36 has.
+		{in: "apiVersion: certificates.k8s.io/v1\nkind: ClusterTrustBundle\nmetadata: {name: a}\nspec: {trustBundle: x}",
+			to: "certificates.k8s.io/v1", minor: 37, want: "1.37 may refuse it, as 1.36 does: spec.trustBundle"},
+		{in: "apiVersion: storagemigration.k8s.io/v1beta1\nkind: StorageVersionMigration\nmetadata: {name: a}\nspec: {}",
+			to: "storagemigration.k8s.io/v1", minor: 37, want: "1.37 refuses it: spec.resource"},
+		{in: scalingToZero, to: "autoscaling/v2", minor: 36, want: "spec.minReplicas: Invalid value: 0"},
 		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n" + // the server allocates the port of health checks
 			"spec: {type: LoadBalancer, externalTrafficPolicy: Local, ports: [{port: 1}]}", to: "v1"},
 		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n" +

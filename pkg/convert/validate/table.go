@@ -8,7 +8,6 @@ import (
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiregistrationvalidation "k8s.io/kube-aggregator/pkg/apis/apiregistration/validation"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
@@ -47,8 +46,8 @@ import (
 )
 
 // validator is what the create strategy of a kind calls, with its options: pkg/registry/*/*/strategy.go of 1.36. It
-// gets the internal type, and the version that the object was written in.
-type validator func(object runtime.Object, gv schema.GroupVersion) field.ErrorList
+// gets the internal type.
+type validator func(object runtime.Object, r request) field.ErrorList
 
 type entry struct {
 	internal reflect.Type
@@ -64,19 +63,29 @@ func byType(entries ...entry) map[reflect.Type]validator {
 }
 
 func of[T runtime.Object](validate func(T) field.ErrorList) entry {
-	return ofVersion(func(object T, _ schema.GroupVersion) field.ErrorList { return validate(object) })
+	return ofRequest(func(object T, _ request) field.ErrorList { return validate(object) })
 }
 
-func ofVersion[T runtime.Object](validate func(T, schema.GroupVersion) field.ErrorList) entry {
-	return entry{reflect.TypeFor[T](), func(object runtime.Object, gv schema.GroupVersion) field.ErrorList {
-		return validate(object.(T), gv)
+func ofRequest[T runtime.Object](validate func(T, request) field.ErrorList) entry {
+	return entry{reflect.TypeFor[T](), func(object runtime.Object, r request) field.ErrorList {
+		return validate(object.(T), r)
 	}}
 }
 
 // template drops what is behind a feature gate that is off, as the server does, and gives the options of the rest.
-func template(t *core.PodTemplateSpec) corevalidation.PodValidationOptions {
-	podutil.DropDisabledTemplateFields(t, nil)
-	return podutil.GetValidationOptionsFromPodTemplate(t, nil)
+func (r request) template(t *core.PodTemplateSpec) corevalidation.PodValidationOptions {
+	if r.drops() {
+		podutil.DropDisabledTemplateFields(t, nil)
+	}
+	return r.options(podutil.GetValidationOptionsFromPodTemplate(t, nil))
+}
+
+// options are those of pods, by the gates of the release where it has one on that is off in 1.36.
+func (r request) options(options corevalidation.PodValidationOptions) corevalidation.PodValidationOptions {
+	if r.on("SELinuxMount") {
+		options.AllowOnlyRecursiveSELinuxChangePolicy = false
+	}
+	return options
 }
 
 // validators are those of each internal type.
@@ -95,23 +104,23 @@ var validators = byType(
 	of(apiserverinternalvalidation.ValidateStorageVersion),
 
 	of(appsvalidation.ValidateControllerRevisionCreate),
-	of(func(o *apps.DaemonSet) field.ErrorList {
-		return appsvalidation.ValidateDaemonSet(o, template(&o.Spec.Template))
+	ofRequest(func(o *apps.DaemonSet, r request) field.ErrorList {
+		return appsvalidation.ValidateDaemonSet(o, r.template(&o.Spec.Template))
 	}),
-	of(func(o *apps.Deployment) field.ErrorList {
-		return appsvalidation.ValidateDeployment(o, template(&o.Spec.Template))
+	ofRequest(func(o *apps.Deployment, r request) field.ErrorList {
+		return appsvalidation.ValidateDeployment(o, r.template(&o.Spec.Template))
 	}),
-	of(func(o *apps.ReplicaSet) field.ErrorList {
-		return appsvalidation.ValidateReplicaSet(o, template(&o.Spec.Template))
+	ofRequest(func(o *apps.ReplicaSet, r request) field.ErrorList {
+		return appsvalidation.ValidateReplicaSet(o, r.template(&o.Spec.Template))
 	}),
-	of(func(o *apps.StatefulSet) field.ErrorList {
-		return appsvalidation.ValidateStatefulSet(o, template(&o.Spec.Template))
+	ofRequest(func(o *apps.StatefulSet, r request) field.ErrorList {
+		return appsvalidation.ValidateStatefulSet(o, r.template(&o.Spec.Template))
 	}),
-	of(validateScaler),
-	of(func(o *batch.CronJob) field.ErrorList {
-		return batchvalidation.ValidateCronJobCreate(o, template(&o.Spec.JobTemplate.Spec.Template))
+	ofRequest(validateScaler),
+	ofRequest(func(o *batch.CronJob, r request) field.ErrorList {
+		return batchvalidation.ValidateCronJobCreate(o, r.template(&o.Spec.JobTemplate.Spec.Template))
 	}),
-	of(validateJob),
+	ofRequest(validateJob),
 
 	of(certificatesvalidation.ValidateCertificateSigningRequestCreate),
 	of(func(o *certificates.ClusterTrustBundle) field.ErrorList {
@@ -124,7 +133,7 @@ var validators = byType(
 
 	of(corevalidation.ValidateConfigMap),
 	of(corevalidation.ValidateEndpointsCreate),
-	ofVersion(validateEvent),
+	ofRequest(validateEvent),
 	of(corevalidation.ValidateLimitRange),
 	of(corevalidation.ValidateNamespace),
 	of(corevalidation.ValidateNode),
@@ -136,17 +145,19 @@ var validators = byType(
 		return corevalidation.ValidatePersistentVolumeClaim(
 			o, corevalidation.ValidationOptionsForPersistentVolumeClaim(o, nil))
 	}),
-	of(func(o *core.Pod) field.ErrorList {
-		podutil.DropDisabledPodFields(o, nil)
-		options := podutil.GetValidationOptionsFromPodSpecAndMeta(&o.Spec, nil, &o.ObjectMeta, nil)
+	ofRequest(func(o *core.Pod, r request) field.ErrorList {
+		if r.drops() {
+			podutil.DropDisabledPodFields(o, nil)
+		}
+		options := r.options(podutil.GetValidationOptionsFromPodSpecAndMeta(&o.Spec, nil, &o.ObjectMeta, nil))
 		options.ResourceIsPod = true
 		return corevalidation.ValidatePodCreate(o, options)
 	}),
-	of(func(o *core.PodTemplate) field.ErrorList {
-		return corevalidation.ValidatePodTemplate(o, template(&o.Template))
+	ofRequest(func(o *core.PodTemplate, r request) field.ErrorList {
+		return corevalidation.ValidatePodTemplate(o, r.template(&o.Template))
 	}),
-	of(func(o *core.ReplicationController) field.ErrorList {
-		return corevalidation.ValidateReplicationController(o, template(o.Spec.Template))
+	ofRequest(func(o *core.ReplicationController, r request) field.ErrorList {
+		return corevalidation.ValidateReplicationController(o, r.template(o.Spec.Template))
 	}),
 	of(corevalidation.ValidateResourceQuota),
 	of(corevalidation.ValidateSecret),
@@ -156,8 +167,8 @@ var validators = byType(
 	of(discoveryvalidation.ValidateEndpointSliceCreate),
 
 	of(flowcontrolvalidation.ValidateFlowSchema),
-	ofVersion(func(o *flowcontrol.PriorityLevelConfiguration, gv schema.GroupVersion) field.ErrorList {
-		return flowcontrolvalidation.ValidatePriorityLevelConfiguration(o, gv,
+	ofRequest(func(o *flowcontrol.PriorityLevelConfiguration, r request) field.ErrorList {
+		return flowcontrolvalidation.ValidatePriorityLevelConfiguration(o, r.gv,
 			flowcontrolvalidation.PriorityLevelValidationOptions{})
 	}),
 
@@ -230,10 +241,14 @@ var reviews = byType(
 )
 
 // validateScaler: a ReplicationController is in the core group, whose name is empty.
-func validateScaler(o *autoscaling.HorizontalPodAutoscaler) field.ErrorList {
+func validateScaler(o *autoscaling.HorizontalPodAutoscaler, r request) field.ErrorList {
+	var lowest int32 = 1
+	if r.on("HPAScaleToZero") {
+		lowest = 0
+	}
 	return autoscalingvalidation.ValidateHorizontalPodAutoscaler(
 		o, autoscalingvalidation.HorizontalPodAutoscalerSpecValidationOptions{
-			MinReplicasLowerBound: 1,
+			MinReplicasLowerBound: lowest,
 			ScaleTargetRefValidationOptions: autoscalingvalidation.CrossVersionObjectReferenceValidationOptions{
 				AllowEmptyAPIGroup: o.Spec.ScaleTargetRef.Kind == "ReplicationController",
 			},
@@ -246,7 +261,7 @@ func validateScaler(o *autoscaling.HorizontalPodAutoscaler) field.ErrorList {
 const uid = "00000000-0000-0000-0000-000000000000"
 
 // validateJob fills in the selector and the labels that the server does.
-func validateJob(o *batch.Job) field.ErrorList {
+func validateJob(o *batch.Job, r request) field.ErrorList {
 	if o.Spec.ManualSelector == nil || !*o.Spec.ManualSelector {
 		labels := o.Spec.Template.Labels
 		if labels == nil {
@@ -274,10 +289,10 @@ func validateJob(o *batch.Job) field.ErrorList {
 		}
 	}
 	return batchvalidation.ValidateJob(o, batchvalidation.JobValidationOptions{
-		PodValidationOptions: template(&o.Spec.Template), RequirePrefixedLabels: true,
+		PodValidationOptions: r.template(&o.Spec.Template), RequirePrefixedLabels: true,
 	})
 }
 
-func validateEvent(o *core.Event, gv schema.GroupVersion) field.ErrorList {
-	return corevalidation.ValidateEventCreate(o, gv)
+func validateEvent(o *core.Event, r request) field.ErrorList {
+	return corevalidation.ValidateEventCreate(o, r.gv)
 }

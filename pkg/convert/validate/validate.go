@@ -22,12 +22,35 @@ import (
 	serviceutil "k8s.io/kubernetes/pkg/api/service"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	core "k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // Created lists what the server refuses of an object that is created. The object is of Kubernetes' internal type, with
 // the defaults of the version gv in which it was written; it is changed. Parts that admission plugins and allocators
 // judge are left out: they depend on what else is in a cluster. A kind that has no validation is never refused.
-func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) (errs field.ErrorList) {
+func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) field.ErrorList {
+	return created(object, request{gv, kubever.Library}, namespaced)
+}
+
+// request is what validation depends on beside the object: the version that it was written in, and the release whose
+// feature gates count. Other releases have other gates on than 1.36: of objects for them, what is behind a gate that is
+// off there is left out before (convert.Converter.AsRead), and what 1.36 would drop stays.
+type request struct {
+	gv    schema.GroupVersion
+	minor kubever.Minor
+}
+
+// on reports whether a feature gate is on by default in the release.
+func (r request) on(gate string) bool {
+	state, _ := kubever.Gate(gate).At(r.minor)
+	return state.Default
+}
+
+// drops reports whether Kubernetes' own functions are to drop what is behind gates that are off: their gates are 1.36's.
+func (r request) drops() bool { return r.minor == kubever.Library }
+
+func created(object runtime.Object, r request, namespaced bool) (errs field.ErrorList) {
 	review, isReview := reviews[reflect.TypeOf(object)]
 	validate, ok := validators[reflect.TypeOf(object)]
 	if !ok && !isReview {
@@ -35,14 +58,14 @@ func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) (er
 	}
 	defer finish(&errs)
 	if isReview {
-		return unique(review(object, gv))
+		return unique(review(object, r))
 	}
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
 	}
-	prepare(object, accessor, namespaced)
-	errs = slices.DeleteFunc(validate(object, gv), allowedByFlag)
+	r.prepare(object, accessor, namespaced)
+	errs = slices.DeleteFunc(validate(object, r), allowedByFlag)
 	at := field.NewPath("metadata")
 	segment := func(name string, prefix bool) []string { return path.ValidatePathSegmentName(name, prefix) }
 	return unique(append(errs, apivalidation.ValidateObjectMetaAccessor(accessor, namespaced, segment, at)...))
@@ -52,7 +75,7 @@ func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) (er
 // about what it accepted once, and does not look at the metadata. The CRD is changed.
 func updated(crd *apiextensions.CustomResourceDefinition) (errs field.ErrorList) {
 	defer finish(&errs)
-	prepare(crd, crd, false)
+	request{minor: kubever.Library}.prepare(crd, crd, false)
 	errs = crdvalidation.ValidateCustomResourceDefinitionUpdate(context.Background(), crd, crd)
 	return unique(slices.DeleteFunc(errs, func(err *field.Error) bool { return within(err.Field, "metadata") }))
 }
@@ -65,7 +88,7 @@ func finish(errs *field.ErrorList) {
 }
 
 // prepare does what the server does before it validates.
-func prepare(object runtime.Object, accessor metav1.Object, namespaced bool) {
+func (r request) prepare(object runtime.Object, accessor metav1.Object, namespaced bool) {
 	switch {
 	case !namespaced:
 		accessor.SetNamespace("")
@@ -84,7 +107,9 @@ func prepare(object runtime.Object, accessor metav1.Object, namespaced bool) {
 			object.Name = uid
 		}
 	case *core.PersistentVolumeClaim:
-		pvcutil.DropDisabledFields(&object.Spec, nil)
+		if r.drops() {
+			pvcutil.DropDisabledFields(&object.Spec, nil)
+		}
 		pvcutil.EnforceDataSourceBackwardsCompatibility(&object.Spec, nil)
 		pvcutil.NormalizeDataSources(&object.Spec)
 	case *core.Service:
