@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,11 +21,14 @@ import (
 // have there. It changes the object, and reports whether it did. An annotation that neither the minor heeds nor a field
 // of it can say is a Loss.
 func (c *Converter) Spell(in *unstructured.Unstructured, minor kubever.Minor) (changed bool, losses []Loss) {
+	return c.spell(in, speller{minor: minor})
+}
+
+func (c *Converter) spell(in *unstructured.Unstructured, s speller) (changed bool, losses []Loss) {
 	gvk := in.GroupVersionKind()
 	if len(kubever.LifecycleOf(gvk).Minors) == 0 {
 		return false, nil // a custom resource
 	}
-	s := speller{minor: minor}
 	for _, pod := range podsIn(in.Object, gvk.Kind) {
 		s.carrier("pod", pod)
 		s.nodeLabels(object(pod.body, "spec"))
@@ -71,6 +75,7 @@ func podsIn(in map[string]any, kind string) []carrier {
 
 type speller struct {
 	minor   kubever.Minor
+	dry     bool // nothing is changed: changed says whether anything would be
 	changed bool
 	losses  []Loss
 }
@@ -80,7 +85,11 @@ type speller struct {
 func (s *speller) carrier(kind string, on carrier) {
 	var gone []func()
 	written := map[string]bool{}
+	annotated := len(object(object(on.body, "metadata"), "annotations")) > 0
 	for _, row := range slices.Backward(kubever.AnnotationsOf(kind)) {
+		if !annotated && (row.Fields.Has(s.minor) || !row.Heeded.Has(s.minor)) {
+			continue // the field, if it is set, stays
+		}
 		for _, place := range placesOf(row, on.body) {
 			if del := s.place(row, on, place, written); del != nil {
 				gone = append(gone, del)
@@ -132,16 +141,19 @@ func (s *speller) place(row kubever.Annotation, on carrier, at spot, written map
 			s.lose(on, at.annotation, text, fmt.Sprintf("%s does not heed the annotation: %v", s.minor, err))
 			return nil
 		}
+		if s.changed = true; s.dry {
+			return nil
+		}
 		putFieldAt(at.owner, row.Field, said)
 		delete(annotations, at.annotation)
 		if len(annotations) == 0 {
 			delete(object(on.body, "metadata"), "annotations")
 		}
-		s.changed = true
 	case annotated && heeded && row.Form == "seccomp" && text == "runtime/default" &&
 		!kubever.Behaves(kubever.BehaviourSeccompRuntimeDefault, s.minor):
-		annotations[at.annotation] = "docker/default" // the same, by the name that the release accepts
-		s.changed = true
+		if s.changed = true; !s.dry {
+			annotations[at.annotation] = "docker/default" // the same, by the name that the release accepts
+		}
 	case annotated && !heeded:
 		s.lose(on, at.annotation, text, s.minor.String()+
 			" does not heed the annotation, and no field of it says the same")
@@ -152,10 +164,12 @@ func (s *speller) place(row kubever.Annotation, on carrier, at spot, written map
 			return nil
 		}
 		written[key] = true
+		if s.changed = true; s.dry {
+			return nil
+		}
 		if text != "" || row.Form == "critical" {
 			putFieldAt(on.body, "metadata.annotations", withAnnotation(on.body, at.annotation, text))
 		}
-		s.changed = true
 		return func() { removeFieldAt(at.owner, row.Field) }
 	}
 	return nil
@@ -407,9 +421,10 @@ func (s *speller) publicIPs(spec map[string]any) {
 	if given, ok := spec["externalIPs"]; ok && !reflect.DeepEqual(given, any(old)) {
 		return // the loss of the field is named
 	}
-	spec["externalIPs"] = runtime.DeepCopyJSONValue(old)
-	delete(spec, "deprecatedPublicIPs")
-	s.changed = true
+	if s.changed = true; !s.dry {
+		spec["externalIPs"] = runtime.DeepCopyJSONValue(old)
+		delete(spec, "deprecatedPublicIPs")
+	}
 }
 
 // metricsAnnotation is where the v1 of autoscalers keeps what it has no field for, in the shape of v2beta1.
@@ -454,34 +469,32 @@ func (s *speller) onlyVersion(gvk schema.GroupVersionKind, spec map[string]any) 
 		!kubever.Field(typeName, "version").Has(s.minor) {
 		return
 	}
-	if spec["version"] == nil {
-		spec["version"], s.changed = versions[0]["name"], true
+	name := spec["version"]
+	if name == nil {
+		name = versions[0]["name"]
 	}
-	only := map[string]any{"name": spec["version"], "served": true, "storage": true}
-	if reflect.DeepEqual(versions[0], only) {
+	alone := reflect.DeepEqual(versions[0], map[string]any{"name": name, "served": true, "storage": true})
+	if spec["version"] != nil && !alone {
+		return
+	}
+	if s.changed = true; s.dry {
+		return
+	}
+	if spec["version"] = name; alone {
 		delete(spec, "versions")
-		s.changed = true
 	}
 }
 
 // nodeLabels renames the labels of nodes in what chooses nodes.
 func (s *speller) nodeLabels(part map[string]any) {
-	names := map[string]string{}
-	for _, label := range kubever.NodeLabels() {
-		hasOld, hasNew := label.HasOld.Has(s.minor), label.HasNew.Has(s.minor)
-		switch {
-		case hasNew && !hasOld:
-			names[label.Old] = label.New
-		case hasOld && !hasNew:
-			names[label.New] = label.Old
-		}
-	}
+	names := nodeNames(s.minor)
 	if selector := object(part, "nodeSelector"); selector != nil {
 		for name, value := range selector {
 			if other, ok := names[name]; ok && selector[other] == nil {
-				delete(selector, name)
-				selector[other] = value
-				s.changed = true
+				if s.changed = true; !s.dry {
+					delete(selector, name)
+					selector[other] = value
+				}
 			}
 		}
 	}
@@ -490,6 +503,27 @@ func (s *speller) nodeLabels(part map[string]any) {
 		s.renameKeys(part[field], names, "")
 	}
 }
+
+// nodeNames are the labels of nodes that have another name on nodes of a minor, and that name.
+func nodeNames(minor kubever.Minor) map[string]string {
+	if known, ok := nodeNamesIn.Load(minor); ok {
+		return known.(map[string]string)
+	}
+	names := map[string]string{}
+	for _, label := range kubever.NodeLabels() {
+		hasOld, hasNew := label.HasOld.Has(minor), label.HasNew.Has(minor)
+		switch {
+		case hasNew && !hasOld:
+			names[label.Old] = label.New
+		case hasOld && !hasNew:
+			names[label.New] = label.Old
+		}
+	}
+	nodeNamesIn.Store(minor, names)
+	return names
+}
+
+var nodeNamesIn sync.Map // kubever.Minor -> map[string]string; facts, which do not change
 
 // renameKeys renames what stands in a field named key or topologyKey. Of the selectors of pods it leaves the keys
 // alone.
@@ -501,8 +535,9 @@ func (s *speller) renameKeys(value any, names map[string]string, in string) {
 			switch {
 			case ok && (field == "key" || field == "topologyKey"):
 				if other, renamed := names[text]; renamed {
-					value[field] = other
-					s.changed = true
+					if s.changed = true; !s.dry {
+						value[field] = other
+					}
 				}
 			case field != "labelSelector" && field != "namespaceSelector":
 				s.renameKeys(inner, names, field)

@@ -133,7 +133,7 @@ func (c *Converter) Register(from, to schema.GroupVersionKind, convert Func) {
 // requires.
 func (c *Converter) Convert(in *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured,
 	[]Loss, error) {
-	out, losses, err := c.convert(in.Object, to, false)
+	out, losses, err := c.convert(in.Object, to, apart, &forms{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,7 +143,7 @@ func (c *Converter) Convert(in *unstructured.Unstructured, to schema.GroupVersio
 // ConvertInPlace is Convert for an object without other references, and cheaper: parts of it become parts of the
 // result. After an error the object is not to be used.
 func (c *Converter) ConvertInPlace(object *unstructured.Unstructured, to schema.GroupVersionKind) ([]Loss, error) {
-	out, losses, err := c.convert(object.Object, to, true)
+	out, losses, err := c.convert(object.Object, to, owned, &forms{})
 	if err != nil {
 		return nil, err
 	}
@@ -151,24 +151,25 @@ func (c *Converter) ConvertInPlace(object *unstructured.Unstructured, to schema.
 	return losses, nil
 }
 
-func (c *Converter) convert(in map[string]any, to schema.GroupVersionKind, owned bool) (map[string]any, []Loss, error) {
+func (c *Converter) convert(in map[string]any, to schema.GroupVersionKind, how sharing, f *forms) (map[string]any,
+	[]Loss, error) {
 	from := (&unstructured.Unstructured{Object: in}).GroupVersionKind()
 	switch {
-	case from == to && owned:
+	case from == to && how != apart:
 		return in, nil, nil
 	case from == to:
 		return runtime.DeepCopyJSON(in), nil, nil
 	case isListKind(from.Kind) && isListKind(to.Kind):
-		return c.convertList(in, from, to, owned)
+		return c.convertList(in, from, to, how)
 	}
 	r, err := c.route(from, to)
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.convert(in, owned)
+	return r.convert(in, how, f)
 }
 
-func (c *Converter) convertList(in map[string]any, from, to schema.GroupVersionKind, owned bool) (map[string]any,
+func (c *Converter) convertList(in map[string]any, from, to schema.GroupVersionKind, how sharing) (map[string]any,
 	[]Loss, error) {
 	itemFrom := from.GroupVersion().WithKind(strings.TrimSuffix(from.Kind, "List"))
 	r, err := c.route(itemFrom, to.GroupVersion().WithKind(strings.TrimSuffix(to.Kind, "List")))
@@ -187,7 +188,10 @@ func (c *Converter) convertList(in map[string]any, from, to schema.GroupVersionK
 			return nil, nil, &ContentError{from, fmt.Errorf("items[%d]: want an object", i)}
 		}
 		_, typed := object["kind"]
-		out, lost, err := r.convert(object, owned)
+		if how == shared {
+			how = apart // the kinds of its items are taken away
+		}
+		out, lost, err := r.convert(object, how, &forms{})
 		if err != nil {
 			return nil, nil, fmt.Errorf("items[%d]: %w", i, err)
 		}

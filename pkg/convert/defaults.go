@@ -2,6 +2,7 @@ package convert
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -39,28 +40,43 @@ type differingField struct {
 // Differing computes what the versions of an object and of its conversion default.
 // Errors: *ContentError for an object that is not what its kind requires.
 func (c *Converter) Differing(in, out *unstructured.Unstructured) (*DifferingDefaults, error) {
+	return c.differing(in, out, &forms{})
+}
+
+// differing takes what was read of the objects where it is at hand. Where the result is wanted as a whole it is left
+// with its defaults.
+func (c *Converter) differing(in, out *unstructured.Unstructured, f *forms) (*DifferingDefaults, error) {
 	from, to := in.GroupVersionKind(), out.GroupVersionKind()
 	hub, native := c.hubs[from]
 	if from == to || !native || c.hubs[to] != hub {
+		f.target = nil
 		return nil, nil
 	}
 	r, err := c.route(from, to)
 	if err != nil {
 		return nil, err
 	}
-	before, err := c.defaulted(r.light(in.Object), from)
-	if err != nil {
+	before := f.source
+	if f.source = nil; before == nil {
+		if before, err = c.decode(r.light(in.Object), from); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.setDefaults(before, from); err != nil {
 		return nil, err
 	}
 	target, err := c.throughTypes(before, to, hub)
 	if err != nil {
 		return nil, &ContentError{from, err}
 	}
-	after, err := c.defaulted(r.light(out.Object), to)
+	after, err := c.after(out, r, f)
 	if err != nil {
 		return nil, err
 	}
-	was, is, err := unequal(out.Object, reflect.ValueOf(target).Elem(), reflect.ValueOf(after).Elem())
+	left, right := reflect.ValueOf(target).Elem(), reflect.ValueOf(after).Elem()
+	restore := r.alike(left, right)
+	was, is, err := unequal(out.Object, left, right)
+	restore()
 	if err != nil || was == nil {
 		return nil, err
 	}
@@ -75,6 +91,64 @@ func (c *Converter) Differing(in, out *unstructured.Unstructured) (*DifferingDef
 		}
 	}
 	return &DifferingDefaults{from: from, to: to, fields: d.fields}, nil
+}
+
+// after is a result of a route with its defaults: as a whole where that is wanted.
+func (c *Converter) after(out *unstructured.Unstructured, r *route, f *forms) (after runtime.Object, err error) {
+	after = f.target
+	f.target = nil
+	whole := f.kept && r.schema == nil // schemas are validated in another way
+	switch {
+	case after != nil:
+	case whole:
+		after, err = c.decode(out.Object, r.to)
+	default:
+		after, err = c.decode(r.light(out.Object), r.to)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.setDefaults(after, r.to); err != nil {
+		return nil, err
+	}
+	if whole {
+		f.target = after
+	}
+	return after, nil
+}
+
+// alike makes the specs of two pod templates the same, where both versions have one: they have the same defaults, and
+// one of them may have been left out. What it returns undoes that.
+func (r *route) alike(left, right reflect.Value) (restore func()) {
+	if r.template == nil {
+		return func() {}
+	}
+	for _, name := range append(r.template.clone(), "spec") {
+		left, right = fieldNamed(left, name.(string)), fieldNamed(right, name.(string))
+		if !left.IsValid() || !right.IsValid() {
+			return func() {}
+		}
+	}
+	spec := reflect.New(right.Type()).Elem()
+	spec.Set(right)
+	right.Set(left)
+	return func() { right.Set(spec) }
+}
+
+// fieldNamed is a field of a struct, or of what points to one, by its name in JSON; none where there is none.
+func fieldNamed(of reflect.Value, name string) reflect.Value {
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if of.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	for _, field := range fieldsOf(of.Type()) {
+		if field.name == name {
+			return of.Field(field.index)
+		}
+	}
+	return reflect.Value{}
 }
 
 // Losses names the fields.
@@ -149,8 +223,18 @@ func (c *Converter) defaulted(object map[string]any, gvk schema.GroupVersionKind
 	if err != nil {
 		return nil, err
 	}
+	return typed, c.setDefaults(typed, gvk)
+}
+
+// setDefaults lets Kubernetes fill in the defaults of a version.
+func (c *Converter) setDefaults(typed runtime.Object, gvk schema.GroupVersionKind) (err error) {
+	defer func() {
+		if problem := recover(); problem != nil { // Kubernetes' defaults count on what decoders refuse
+			err = &ContentError{gvk, fmt.Errorf("defaulting did not finish: %v", problem)}
+		}
+	}()
 	c.scheme.Default(typed)
-	return typed, nil
+	return nil
 }
 
 // light is an object without what has the same defaults in both versions.

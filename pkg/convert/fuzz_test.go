@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"maps"
 	"math/rand"
 	"reflect"
 	"slices"
@@ -106,6 +107,74 @@ func (s *specimens) nativePairs(f func(from, to schema.GroupVersionKind)) {
 	}
 }
 
+// TestReadersReadAlike: what is read of an object is what Kubernetes' own converter reads of it, and what is not read is
+// left to that.
+func TestReadersReadAlike(t *testing.T) {
+	s := newSpecimens(t, 7)
+	read := 0
+	for gvk := range s.c.hubs {
+		for n := range 20 {
+			object := s.of(t, gvk)
+			if n%2 == 1 {
+				disturb(rand.New(rand.NewSource(int64(n))), object)
+			}
+			typed, err := s.c.scheme.New(gvk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours, theirs := reflect.New(reflect.TypeOf(typed).Elem()), reflect.New(reflect.TypeOf(typed).Elem())
+			if readerOf(ours.Type().Elem())(object, ours.Elem()) != nil {
+				continue
+			}
+			read++
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, theirs.Interface()); err != nil {
+				t.Errorf("%s: read, and Kubernetes does not: %v", kindName(gvk), err)
+				continue
+			}
+			if diff := cmp.Diff(theirs.Interface(), ours.Interface()); diff != "" {
+				t.Errorf("%s: read by Kubernetes, and by readers:\n%s", kindName(gvk), diff)
+			}
+		}
+	}
+	if want := len(s.c.hubs) * 10; read < want {
+		t.Errorf("%d objects were read, want at least the %d that are whole", read, want)
+	}
+}
+
+// disturb puts some values of other kinds into an object, and nothing into others.
+func disturb(chance *rand.Rand, object map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		switch chance.Intn(40) {
+		case 0:
+			object[name] = nil
+		case 1:
+			object[name] = map[string]any{"a": nil}
+		case 2:
+			object[name] = []any{nil, "a"}
+		case 3:
+			object[name] = int64(1) << 40
+		case 4:
+			object[name] = 1.5
+		case 5:
+			object[name] = ""
+		case 6:
+			object[name] = true
+		}
+		switch inner := object[name].(type) {
+		case map[string]any:
+			disturb(chance, inner)
+		case []any:
+			for i, element := range inner {
+				if fields, ok := element.(map[string]any); ok {
+					disturb(chance, fields)
+				} else if chance.Intn(40) == 0 {
+					inner[i] = nil
+				}
+			}
+		}
+	}
+}
+
 // TestRelabelling: an object whose fields have their place in both versions is changed by Kubernetes' own functions in
 // nothing but the name of its version.
 func TestRelabelling(t *testing.T) {
@@ -125,11 +194,11 @@ func TestRelabelling(t *testing.T) {
 			if rewritten(in) {
 				continue
 			}
-			relabelled, _, ok, err := r.relabel(in, false)
+			relabelled, _, ok, err := r.relabel(in, apart)
 			if err != nil || !ok {
 				t.Fatalf("%s to %s: relabelled is %v, %v", kindName(from), kindName(to), ok, err)
 			}
-			converted, _, err := r.passage(in)
+			converted, _, err := r.passage(in, &forms{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,8 +300,8 @@ func TestSchemasAreCopied(t *testing.T) {
 			_, ofCRD := cutSchemas(in)
 			copied += len(ofCRD.places)
 			before := runtime.DeepCopyJSON(in)
-			got, lost, err := r.convert(in, false)
-			want, alsoLost, alsoErr := through.convert(in, false)
+			got, lost, err := r.convert(in, apart, &forms{})
+			want, alsoLost, alsoErr := through.convert(in, apart, &forms{})
 			if err != nil || alsoErr != nil {
 				t.Fatalf("%v and %v", err, alsoErr)
 			}

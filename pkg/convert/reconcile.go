@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -13,7 +14,7 @@ import (
 // relabel changes no more than the name of the version of an object that says only what both versions say in the same
 // place, and takes out the fields that neither has. It reports false when a field has to go elsewhere. TestRelabelling
 // holds that Kubernetes' functions change nothing else then.
-func (r *route) relabel(in map[string]any, owned bool) (map[string]any, []difference, bool, error) {
+func (r *route) relabel(in map[string]any, how sharing) (map[string]any, []difference, bool, error) {
 	var i inspection
 	i.inspect(in, r.source, r.target)
 	switch {
@@ -23,8 +24,11 @@ func (r *route) relabel(in map[string]any, owned bool) (map[string]any, []differ
 		return nil, nil, false, &ContentError{r.from, i.wrong}
 	}
 	out := in
-	if !owned {
+	switch {
+	case how == apart || how == shared && len(i.unknown) > 0:
 		out = runtime.DeepCopyJSON(in)
+	case how == shared:
+		out = maps.Clone(in)
 	}
 	remove(out, i.unknown)
 	out["apiVersion"], out["kind"] = r.to.ToAPIVersionAndKind()
@@ -284,10 +288,11 @@ type walk struct {
 	depth     int
 	displaced bool // something of the input is not in its place
 	// and a list or a map in it is empty: Go has them in memory and leaves them out of what it writes
-	hollow  bool
-	void    additions // say nothing: Go cannot tell them from nothing there
-	empty   additions // say little: Go can
-	derived additions // in a part that both versions write the same way: repeat what stands elsewhere
+	hollow    bool
+	respelled bool      // an empty value of the input was put where Go wrote nothing
+	void      additions // say nothing: Go cannot tell them from nothing there
+	empty     additions // say little: Go can
+	derived   additions // in a part that both versions write the same way: repeat what stands elsewhere
 }
 
 func (w *walk) compare(in, out any, source, target *shape) {
@@ -341,6 +346,7 @@ func (w *walk) objects(in, out map[string]any, source, target *shape) {
 		case ok:
 		case isEmpty(value) && field != nil && field.fields == nil: // left out by Go's encoding, but the input says it
 			out[key] = runtime.DeepCopyJSONValue(value)
+			w.respelled = true
 		case value != nil:
 			w.displaced = true
 			w.hollow = w.hollow || isHollow(value)

@@ -195,19 +195,19 @@ func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKi
 }
 
 // convert takes an object along the route and says what is lost.
-// An object that is owned may be changed and become part of the result.
-func (r *route) convert(in map[string]any, owned bool) (map[string]any, []Loss, error) {
+func (r *route) convert(in map[string]any, how sharing, f *forms) (map[string]any, []Loss, error) {
 	if r.relabels && !rewritten(in) {
-		if out, unknown, ok, err := r.relabel(in, owned); ok || err != nil {
+		if out, unknown, ok, err := r.relabel(in, how); ok || err != nil {
 			return out, r.losses(unknown), err
 		}
 	}
+	f.owned = r.template == nil
 	rest, template := cut(in, r.template)
 	var ofCRD *schemas
 	if r.schema != nil {
 		rest, ofCRD = cutSchemas(rest)
 	}
-	out, lost, err := r.passage(rest)
+	out, lost, err := r.passage(rest, f)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -221,7 +221,7 @@ func (r *route) convert(in map[string]any, owned bool) (map[string]any, []Loss, 
 		if i.inspect(template, nil, r.target.under(r.template)); i.wrong != nil {
 			return nil, nil, &ContentError{r.from, i.wrong}
 		}
-		if !owned {
+		if how == apart || how == shared && len(i.unknown) > 0 {
 			template = runtime.DeepCopyJSONValue(template)
 		}
 		paste(out, r.template, template)
@@ -232,9 +232,9 @@ func (r *route) convert(in map[string]any, owned bool) (map[string]any, []Loss, 
 }
 
 // passage converts and reconciles.
-func (r *route) passage(in map[string]any) (map[string]any, []difference, error) {
+func (r *route) passage(in map[string]any, f *forms) (map[string]any, []difference, error) {
 	if r.direct {
-		return r.directly(in)
+		return r.directly(in, f)
 	}
 	out, err := follow(r.steps, in)
 	if err != nil {
@@ -245,7 +245,7 @@ func (r *route) passage(in map[string]any) (map[string]any, []difference, error)
 
 // directly does what reconcile does with less: as long as the Go values are at hand, that nothing is lost shows by
 // comparing them.
-func (r *route) directly(in map[string]any) (map[string]any, []difference, error) {
+func (r *route) directly(in map[string]any, f *forms) (map[string]any, []difference, error) {
 	source, err := r.converter.decode(in, r.from)
 	if err != nil {
 		return nil, nil, err
@@ -261,8 +261,14 @@ func (r *route) directly(in map[string]any) (map[string]any, []difference, error
 	}
 	w := &walk{}
 	w.compare(in, out, r.source, r.target)
+	// The Go values say what the objects say, and are theirs alone: a part that is cut out is not in them.
+	whole := f.kept && r.template == nil && r.schema == nil
+	exact := whole && !w.hollow && !w.respelled && len(w.empty)+len(w.derived) == 0
 	if !w.displaced && len(w.derived) == 0 {
 		w.take()
+		if exact {
+			f.source, f.target = kept, target
+		}
 		return out, nil, nil
 	}
 	w.take()
@@ -271,10 +277,17 @@ func (r *route) directly(in map[string]any) (map[string]any, []difference, error
 			return nil, nil, err
 		}
 	}
+	var held runtime.Object
+	if exact {
+		held = target.DeepCopyObject()
+	}
 	again, err := r.converter.throughTypes(target, r.from, r.hub)
 	if err == nil && equality.Semantic.DeepEqualWithNilDifferentFromEmpty(again, kept) {
 		var i inspection
 		i.inspect(in, nil, r.source)
+		if exact {
+			f.source, f.target = kept, held
+		}
 		return out, i.unknown, nil
 	}
 	w.put()
@@ -285,6 +298,13 @@ func (r *route) directly(in map[string]any) (map[string]any, []difference, error
 func (c *Converter) decode(object map[string]any, gvk schema.GroupVersionKind) (runtime.Object, error) {
 	typed, err := c.scheme.New(gvk)
 	if err != nil {
+		return nil, err
+	}
+	if readerOf(reflect.TypeOf(typed).Elem())(object, reflect.ValueOf(typed).Elem()) == nil {
+		typed.GetObjectKind().SetGroupVersionKind(gvk)
+		return typed, nil
+	}
+	if typed, err = c.scheme.New(gvk); err != nil { // without what was read of it
 		return nil, err
 	}
 	if hasLargeNumber(object) {

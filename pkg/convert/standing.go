@@ -197,21 +197,59 @@ func (c *Converter) replacement(gvk schema.GroupVersionKind, minor kubever.Minor
 // LossesIn names the fields of an object that a minor does not know in this version: its server silently drops them.
 // What servers fill in themselves, status and managedFields, is left out.
 func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Minor) []Loss {
-	gvk := object.GroupVersionKind()
-	known := c.shapeIn(gvk, minor)
-	if known == nil {
+	return c.Read(object, minor).Losses()
+}
+
+// AsRead is what a server of a minor reads of an object: without the fields that it does not know. It is the object
+// itself when there are none, or when nothing is known of its kind.
+func (c *Converter) AsRead(object *unstructured.Unstructured, minor kubever.Minor) *unstructured.Unstructured {
+	return c.Read(object, minor).AsRead()
+}
+
+// Reading is an object as a server of a minor reads it: AsRead and LossesIn in one.
+type Reading struct {
+	converter *Converter
+	object    *unstructured.Unstructured
+	minor     kubever.Minor
+	known     bool // the minor has the kind
+	unknown   []difference
+}
+
+// Read looks for what a minor does not know of an object, which may not be changed while the Reading is used.
+func (c *Converter) Read(object *unstructured.Unstructured, minor kubever.Minor) Reading {
+	r := Reading{converter: c, object: object, minor: minor}
+	if known := c.shapeIn(object.GroupVersionKind(), minor); known != nil {
+		var i inspection
+		i.inspect(object.Object, nil, known)
+		r.known, r.unknown = true, i.unknown
+	}
+	return r
+}
+
+// AsRead is as Converter.AsRead.
+func (r Reading) AsRead() *unstructured.Unstructured {
+	if len(r.unknown) == 0 {
+		return r.object
+	}
+	read := r.object.DeepCopy()
+	remove(read.Object, r.unknown)
+	return read
+}
+
+// Losses is as Converter.LossesIn.
+func (r Reading) Losses() []Loss {
+	if !r.known {
 		return nil
 	}
-	var i inspection
-	i.inspect(object.Object, nil, known)
+	object, minor, gvk := r.object, r.minor, r.object.GroupVersionKind()
 	var losses []Loss
-	for _, d := range i.unknown {
+	for _, d := range r.unknown {
 		if d.at[0] == "status" || len(d.at) > 1 && d.at[0] == "metadata" && d.at[1] == "managedFields" ||
 			d.value == nil {
 			continue
 		}
 		losses = append(losses, Loss{Path: d.at.String(), Value: d.value,
-			Meaning: ofTemplates(gvk, d, c.unknownIn(gvk, d, minor), minor)})
+			Meaning: ofTemplates(gvk, d, r.converter.unknownIn(gvk, d, minor), minor)})
 	}
 	if namespaced, known := kubever.Namespaced(gvk); known && !namespaced && object.GetNamespace() != "" {
 		losses = append(losses, Loss{Path: "metadata.namespace", Value: object.GetNamespace(),
@@ -225,22 +263,6 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 	}
 	slices.SortFunc(losses, func(a, b Loss) int { return cmp.Compare(a.Path, b.Path) })
 	return losses
-}
-
-// AsRead is what a server of a minor reads of an object: without the fields that it does not know. It is the object
-// itself when there are none, or when nothing is known of its kind.
-func (c *Converter) AsRead(object *unstructured.Unstructured, minor kubever.Minor) *unstructured.Unstructured {
-	known := c.shapeIn(object.GroupVersionKind(), minor)
-	if known == nil {
-		return object
-	}
-	var i inspection
-	if i.inspect(object.Object, nil, known); len(i.unknown) == 0 {
-		return object
-	}
-	read := object.DeepCopy()
-	remove(read.Object, i.unknown)
-	return read
 }
 
 // CameLater reports whether a field of a kind, by its path as errors print it, is one that a minor does not know and a

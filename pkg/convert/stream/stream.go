@@ -246,26 +246,21 @@ func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKin
 	if items, ok := in.Object["items"].([]any); ok && strings.HasSuffix(in.GetKind(), "List") {
 		return s.makeList(in, items, to)
 	}
-	object, losses, err := s.converter.Convert(in, to)
+	conversion, err := s.converter.Begin(in, to)
 	if err != nil {
 		return made{}, err
 	}
-	m := made{object: object, losses: losses, changed: in.GroupVersionKind() != to}
-	var differ []convert.Loss
-	defaults, err := s.converter.Differing(in, object)
-	if err != nil {
-		return made{}, err
-	}
+	m := made{object: conversion.Out, losses: conversion.Losses, changed: in.GroupVersionKind() != to}
+	differ := conversion.Defaults.Losses()
 	if s.options.Defaults {
-		differ = defaults.Write(object, func(string) bool { return true })
-	} else {
-		differ = defaults.Losses()
+		differ = conversion.WriteDefaults(func(string) bool { return true })
 	}
 	if s.options.Minor != 0 {
-		spelled, lost := s.converter.Spell(object, s.options.Minor)
+		spelled, lost := conversion.Spell(s.options.Minor)
 		m.losses, m.changed = append(m.losses, lost...), m.changed || spelled
 	}
-	if err := s.complete(in, defaults, &m); err != nil {
+	done, err := s.complete(conversion, &m)
+	if err != nil {
 		return made{}, err
 	}
 	written := make(map[string]bool, len(m.changes))
@@ -278,7 +273,7 @@ func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKin
 		}
 	}
 	if s.options.Minor != 0 {
-		m.losses = append(m.losses, s.converter.LossesIn(object, s.options.Minor)...)
+		m.losses = append(m.losses, done.Unknown...)
 	}
 	if m.refused == "" {
 		m.refused = s.off(to)
@@ -299,14 +294,14 @@ func (s *Stream) off(gvk schema.GroupVersionKind) string {
 }
 
 // complete makes the object acceptable, or says why it is not: an error if anything of it was changed.
-func (s *Stream) complete(in *unstructured.Unstructured, defaults *convert.DifferingDefaults, m *made) error {
-	changes, lost, err := validate.Complete(s.converter, in, m.object, defaults, s.options.Minor)
+func (s *Stream) complete(conversion *convert.Conversion, m *made) (validate.Completed, error) {
+	done, err := validate.Complete(conversion, s.options.Minor)
 	var refused *validate.RefusedError
 	if errors.As(err, &refused) && (refused.Doubtful || refused.Accepted || !m.changed) {
 		m.refused, err = err.Error(), nil
 	}
-	m.losses, m.changes = append(m.losses, lost...), changes
-	return err
+	m.losses, m.changes = append(m.losses, done.Losses...), done.Changes
+	return done, err
 }
 
 // makeList converts the objects of a list. Those of a list of one kind need not name it.

@@ -59,46 +59,55 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], "")
 }
 
+// Completed is what became of an object, and what is to be said of it.
+type Completed struct {
+	Changes []Change
+	Losses  []convert.Loss // by what was changed
+	Unknown []convert.Loss // what servers of the minor do not know: as convert.Converter.LossesIn
+}
+
 // Complete makes what a conversion yielded acceptable to a server of the minor, 0 for any that serves its version:
-// fields that its version requires, and that the version of in defaults, are written into out; CRDs are given the
-// schemas that apiextensions.k8s.io/v1 requires. Each such field is a Change; what is lost by it is a Loss. The
-// defaults are those that in and out differ in, nil when there are none to take.
+// fields that its version requires, and that the version of the input defaults, are written into its result; CRDs are
+// given the schemas that apiextensions.k8s.io/v1 requires. Each such field is a Change; what is lost by it is a Loss.
 //
 // Versions that Kubernetes 1.36 serves are held to its validation. For other minors only that part of it counts that
-// has always been: what is required, and what the version of in allows and that of out refuses. An object that is
-// accepted is decoded and validated once, one that is completed twice.
+// has always been: what is required, and what the version of the input allows and that of the result refuses. An object
+// that is accepted is decoded and validated once, one that is completed twice.
 // Errors: *RefusedError for what a server of the minor refuses still; *convert.ContentError.
-func Complete(
-	c *convert.Converter, in, out *unstructured.Unstructured, defaults *convert.DifferingDefaults, minor kubever.Minor,
-) (changes []Change, losses []convert.Loss, err error) {
+func Complete(conversion *convert.Conversion, minor kubever.Minor) (Completed, error) {
+	in, out := conversion.In, conversion.Out
 	v := validation{
-		converter: c, in: in, out: out, defaults: defaults, minor: minor, full: fully(out.GroupVersionKind(), minor),
+		conversion: conversion, converter: conversion.Converter(), in: in, out: out, minor: minor,
+		full: fully(out.GroupVersionKind(), minor),
 	}
 	if minor == 0 {
 		v.minor = newest(out.GroupVersionKind())
 	}
+	var done Completed
 	if isDefinition(out.GroupVersionKind()) && in.GroupVersionKind() != out.GroupVersionKind() {
+		conversion.Own()
 		if out.GroupVersionKind().Version != "v1" {
-			changes = prunes(out.Object, v.minor)
-			read := c.AsRead(convert.WithoutSchemas(out), v.minor)
-			losses = withoutRefused(out.Object, read.Object, v.minor)
+			done.Changes = prunes(out.Object, v.minor)
+			read := v.converter.AsRead(convert.WithoutSchemas(out), v.minor)
+			done.Losses = withoutRefused(out.Object, read.Object, v.minor)
 			v.wordsDropped = true
 		} else {
-			changes, losses = completeDefinition(in.Object, out.Object)
+			done.Changes, done.Losses = completeDefinition(in.Object, out.Object)
 		}
 	}
 	judged, err := v.judge(out)
 	if err != nil {
-		return changes, losses, err
+		return done, err
 	}
 	if len(judged.refused) > 0 {
 		var written []Change
 		if written, judged, err = v.fill(judged); err != nil {
-			return nil, nil, err
+			return Completed{}, err
 		}
-		changes = append(changes, written...)
+		done.Changes = append(done.Changes, written...)
 	}
-	return changes, losses, v.problem(judged)
+	done.Unknown = judged.reading.Losses()
+	return done, v.problem(judged)
 }
 
 // judgement is what servers make of an object.
@@ -106,6 +115,7 @@ type judgement struct {
 	refused field.ErrorList // by the server of the minor
 	created field.ErrorList // by the server of the minor, of the pods that are created of it
 	doubts  field.ErrorList // by 1.36, of the object as it was, too: another minor may take it
+	reading convert.Reading // of the object that was judged
 }
 
 func (v *validation) problem(j judgement) error {
@@ -146,11 +156,11 @@ func newest(gvk schema.GroupVersionKind) kubever.Minor {
 
 // validation is of one conversion.
 type validation struct {
-	converter *convert.Converter
-	in, out   *unstructured.Unstructured
-	defaults  *convert.DifferingDefaults
-	minor     kubever.Minor
-	full      bool
+	conversion *convert.Conversion // nil for one that is judged alone
+	converter  *convert.Converter
+	in, out    *unstructured.Unstructured
+	minor      kubever.Minor
+	full       bool
 
 	wordsDropped bool // of schemas: what servers of the minor refuse is not there any more
 
@@ -159,10 +169,11 @@ type validation struct {
 
 // judge validates an object: as the minor reads it, for it may lack what is left when a field is dropped.
 func (v *validation) judge(object *unstructured.Unstructured) (judgement, error) {
-	read := v.converter.AsRead(object, v.minor)
+	reading := v.converter.Read(object, v.minor)
+	read := reading.AsRead()
 	errs, err := v.errors(read)
 	if v.minor >= kubever.Library && v.full || err != nil {
-		return judgement{refused: errs}, err
+		return judgement{refused: errs, reading: reading}, err
 	}
 	gvk := object.GroupVersionKind()
 	errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
@@ -175,7 +186,7 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 	}
 	certain = append(certain, ended...)
 	if v.full {
-		return judgement{refused: append(certain, errs...)}, nil
+		return judgement{refused: append(certain, errs...), reading: reading}, nil
 	}
 	whole := errsOnce{of: func() (field.ErrorList, error) { return v.errors(object) }}
 	before := errsOnce{of: func() (field.ErrorList, error) { return v.errors(v.in) }, found: v.before}
@@ -201,7 +212,7 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 		}
 	}
 	v.before = before.found
-	j := judgement{doubts: append(errs, doubts...)}
+	j := judgement{doubts: append(errs, doubts...), reading: reading}
 	for _, err := range certain {
 		switch {
 		case unjudged(gvk, v.minor, err):
@@ -337,13 +348,10 @@ func (v *validation) definition(object *unstructured.Unstructured) (*apiextensio
 	return internal.(*apiextensions.CustomResourceDefinition), nil
 }
 
-func (v *validation) internal(object *unstructured.Unstructured) (internal runtime.Object, native bool, err error) {
-	defer func() {
-		if problem := recover(); problem != nil { // Kubernetes' defaults count on what decoders refuse
-			err = &convert.ContentError{Kind: object.GroupVersionKind(),
-				Err: fmt.Errorf("defaulting did not finish: %v", problem)}
-		}
-	}()
+func (v *validation) internal(object *unstructured.Unstructured) (runtime.Object, bool, error) {
+	if object == v.out && v.conversion != nil {
+		return v.conversion.Internal()
+	}
 	return v.converter.Internal(object)
 }
 
@@ -352,7 +360,7 @@ func (v *validation) internal(object *unstructured.Unstructured) (internal runti
 func (v *validation) fill(was judgement) (changes []Change, now judgement, err error) {
 	var paths, others []string
 	refused := placesOf(was.refused)
-	for _, path := range v.defaults.Paths() {
+	for _, path := range v.conversion.Defaults.Paths() {
 		switch {
 		case refused.concern(path):
 			paths = append(paths, path)
@@ -393,7 +401,7 @@ func (v *validation) fill(was judgement) (changes []Change, now judgement, err e
 			return nil, judgement{}, err
 		}
 	}
-	v.out.Object = filled.Object
+	v.conversion.Replace(filled.Object)
 	from, to := v.in.GroupVersionKind().GroupVersion(), v.out.GroupVersionKind().GroupVersion()
 	for _, path := range helpful {
 		changes = append(
@@ -409,7 +417,7 @@ func (v *validation) with(paths []string) (judgement, *unstructured.Unstructured
 		wanted[path] = true
 	}
 	filled := v.out.DeepCopy()
-	v.defaults.Write(filled, func(path string) bool { return wanted[path] })
+	v.conversion.Defaults.Write(filled, func(path string) bool { return wanted[path] })
 	judged, err := v.judge(filled)
 	return judged, filled, err
 }

@@ -88,7 +88,7 @@ func TestKindsWithoutValidationToday(t *testing.T) {
 		{definition + "version: v1}", "", 10},
 	} {
 		object := parse(t, test.text)
-		_, _, err := Complete(c, object, object.DeepCopy(), nil, test.minor)
+		err := judged(c, object, object.GroupVersionKind(), test.minor)
 		var refused *RefusedError
 		switch {
 		case test.refused == "" && err != nil:
@@ -106,7 +106,7 @@ func TestAddressesThatOldServersMayTake(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := parse(t, "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {podCIDR: 10.0.0.1/24}")
-	_, _, err = Complete(c, node, node.DeepCopy(), nil, 15)
+	err = judged(c, node, node.GroupVersionKind(), 15)
 	var refused *RefusedError
 	if !errors.As(err, &refused) || !refused.Doubtful {
 		t.Errorf("a podCIDR with bits beyond its prefix: %v; want that 1.15 may refuse it", err)

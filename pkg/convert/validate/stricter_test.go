@@ -64,11 +64,7 @@ func TestWhatOldServersRefuse(t *testing.T) {
 			for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
 				object := parse(t, in.text)
 				to := c.StandingIn(object.GroupVersionKind(), minor).Target
-				out, _, err := c.Convert(object, to)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, _, err = Complete(c, object, out, nil, minor)
+				err := judged(c, object, to, minor)
 				want := minor >= test.from && minor <= test.to
 				refused := err != nil && strings.Contains(err.Error(), in.at+test.field+": ") &&
 					!strings.Contains(err.Error(), test.field+": Required")
@@ -87,7 +83,7 @@ func TestNamesOfServices(t *testing.T) {
 	}
 	for _, minor := range []kubever.Minor{6, 35, 36} {
 		in := parse(t, "apiVersion: v1\nkind: Service\nmetadata: {name: 1a}\nspec: {ports: [{port: 1}]}")
-		_, _, err := Complete(c, in, in.DeepCopy(), nil, minor)
+		err := judged(c, in, in.GroupVersionKind(), minor)
 		if refused := err != nil && strings.Contains(err.Error(), "metadata.name"); refused != (minor < 36) {
 			t.Errorf("a name with a digit first in %s: %v", minor, err)
 		}
@@ -95,7 +91,7 @@ func TestNamesOfServices(t *testing.T) {
 	custom := parse(t, "apiVersion: example.com/v1\nkind: Deployment\nmetadata: {name: a}\n"+
 		"spec: {template: {spec: {containers: [{env: [{name: 1}]}]}}}")
 	custom.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Deployment"})
-	if _, _, err := Complete(c, custom, custom.DeepCopy(), nil, 6); err != nil {
+	if err := judged(c, custom, custom.GroupVersionKind(), 6); err != nil {
 		t.Errorf("a custom resource is judged as a Deployment: %v", err)
 	}
 }
@@ -126,7 +122,7 @@ func TestNamespacesOfEvents(t *testing.T) {
 		for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
 			in := parse(t, "apiVersion: v1\nkind: Event\nmetadata: {name: a, namespace: "+test.namespace+
 				"}\ninvolvedObject: {"+test.about+"}\n"+test.more)
-			_, _, err := Complete(c, in, in.DeepCopy(), nil, minor)
+			err := judged(c, in, in.GroupVersionKind(), minor)
 			refused := err != nil && strings.Contains(err.Error(), "involvedObject.namespace")
 			if want := minor >= test.from && minor <= test.to; refused != want {
 				t.Errorf("an Event %s, of %s: %v; want refused %t", test.name, minor, err, want)
@@ -196,11 +192,7 @@ func TestWhatOldServersRefuseOfObjects(t *testing.T) {
 			if to.Empty() {
 				continue
 			}
-			out, _, err := c.Convert(object, to)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _, err = Complete(c, object, out, nil, minor)
+			err := judged(c, object, to, minor)
 			var refused *RefusedError
 			found := errors.As(err, &refused) && !refused.Doubtful &&
 				slices.ContainsFunc(refused.Errors, func(err *field.Error) bool {
@@ -237,11 +229,7 @@ func TestPodsOfStatefulSetsThatAreRefused(t *testing.T) {
 	} {
 		in := parse(t, fmt.Sprintf(set, test.spec))
 		to := c.StandingIn(in.GroupVersionKind(), test.minor).Target
-		out, _, err := c.Convert(in, to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _, err = Complete(c, in, out, nil, test.minor)
+		err := judged(c, in, to, test.minor)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s for %s: %v; want %q", test.spec, test.minor, err, test.want)
 		}
@@ -258,10 +246,10 @@ func TestDroppedSchemasAreNotRefused(t *testing.T) {
 		"{name: xs.g.example}\nspec: {group: g.example, version: v1, scope: Cluster, names: {plural: xs, singular: x, "+
 		"kind: X, listKind: XList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: "+
 		"{properties: {a: {default: 1}, b: {additionalProperties: {type: string}}}}}}]}")
-	if _, _, err := Complete(c, in, in.DeepCopy(), nil, 10); err != nil {
+	if err := judged(c, in, in.GroupVersionKind(), 10); err != nil {
 		t.Errorf("schemas of versions, which 1.10 drops: %v", err)
 	}
-	if _, _, err := Complete(c, in, in.DeepCopy(), nil, 15); err == nil {
+	if err := judged(c, in, in.GroupVersionKind(), 15); err == nil {
 		t.Error("a default in the schema of a version: not refused for 1.15")
 	}
 }
@@ -275,11 +263,11 @@ func TestWhatDependsOnADroppedFieldIsDoubtful(t *testing.T) {
 	in := parse(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: i}], "+
 		"volumes: [{name: v, azureDisk: {kind: Managed, diskName: d, diskURI: /subscriptions/s/disks/d}}]}")
 	var refused *RefusedError
-	_, _, err = Complete(c, in, in.DeepCopy(), nil, 6)
+	err = judged(c, in, in.GroupVersionKind(), 6)
 	if !errors.As(err, &refused) || !refused.Doubtful {
 		t.Errorf("a disk whose kind 1.6 drops: %v; want a doubt", err)
 	}
-	if _, _, err := Complete(c, in, in.DeepCopy(), nil, 10); err != nil {
+	if err := judged(c, in, in.GroupVersionKind(), 10); err != nil {
 		t.Errorf("a disk whose kind 1.10 knows: %v", err)
 	}
 }

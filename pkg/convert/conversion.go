@@ -1,0 +1,104 @@
+package convert
+
+import (
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// Conversion is an object in another version, with the defaults that the two versions do not share, and with what was
+// read of it on the way, so that nothing is copied, read or defaulted twice. Not safe for concurrent use.
+type Conversion struct {
+	In       *unstructured.Unstructured
+	Out      *unstructured.Unstructured // shares parts with In: Own has to come before a change
+	Losses   []Loss
+	Defaults *DifferingDefaults // nil for none
+
+	converter *Converter
+	forms     forms
+}
+
+// forms are what an object was on the way from one version to another.
+type forms struct {
+	kept   bool           // they are wanted, the target as a whole
+	owned  bool           // the result has no part of what was converted
+	source runtime.Object // of the type of its version, as it was; nil when it is not at hand
+	target runtime.Object // the result likewise, with its defaults once these were compared
+}
+
+// sharing says what becomes of the memory of what is converted.
+type sharing int
+
+const (
+	apart  sharing = iota // the result has none of it
+	owned                 // it may be changed, and become part of the result
+	shared                // it may become part of the result, and neither is changed
+)
+
+// Begin is Convert and Differing for an object that is not changed before the conversion is done with.
+// Errors: as Convert and Differing.
+func (c *Converter) Begin(in *unstructured.Unstructured, to schema.GroupVersionKind) (*Conversion, error) {
+	v := &Conversion{In: in, converter: c, forms: forms{kept: true}}
+	out, losses, err := c.convert(in.Object, to, shared, &v.forms)
+	if err != nil {
+		return nil, err
+	}
+	v.Out, v.Losses = &unstructured.Unstructured{Object: out}, losses
+	v.Defaults, err = c.differing(v.In, v.Out, &v.forms)
+	return v, err
+}
+
+// Converter is what began the conversion.
+func (v *Conversion) Converter() *Converter { return v.converter }
+
+// Own makes Out an object that shares nothing with In. It may be changed from then on.
+func (v *Conversion) Own() {
+	if !v.forms.owned {
+		v.Out.Object = runtime.DeepCopyJSON(v.Out.Object)
+	}
+	v.forms.owned, v.forms.target = true, nil
+}
+
+// Replace makes another object the result.
+func (v *Conversion) Replace(out map[string]any) {
+	v.Out.Object = out
+	v.forms.owned, v.forms.target = true, nil
+}
+
+// Spell is Converter.Spell of the result.
+func (v *Conversion) Spell(minor kubever.Minor) (changed bool, losses []Loss) {
+	if changed, losses = v.converter.spell(v.Out, speller{minor: minor, dry: true}); !changed {
+		return false, losses
+	}
+	v.Own()
+	return v.converter.Spell(v.Out, minor)
+}
+
+// WriteDefaults writes defaults into the result as DifferingDefaults.Write does.
+func (v *Conversion) WriteDefaults(wanted func(path string) bool) []Loss {
+	if v.Defaults == nil {
+		return nil
+	}
+	v.Own()
+	return v.Defaults.Write(v.Out, wanted)
+}
+
+// Internal is Converter.Internal of the result, and cheaper the first time: what was read of it is used up.
+func (v *Conversion) Internal() (runtime.Object, bool, error) {
+	gvk := v.Out.GroupVersionKind()
+	typed := v.forms.target
+	hub, native := v.converter.hubs[gvk]
+	if typed == nil || !native {
+		return v.converter.Internal(v.Out)
+	}
+	v.forms.target = nil
+	internal := reflect.New(hub).Interface().(runtime.Object)
+	if err := v.converter.scheme.Convert(typed, internal, nil); err != nil {
+		return nil, true, &ContentError{gvk, err}
+	}
+	return internal, true, nil
+}
