@@ -89,6 +89,38 @@ func oldRequests(dataDir string) (*oldRequest, error) {
 	}
 }
 
+// clusterOf is the id of the cluster whose data a member keeps, 0 where there is no log.
+func clusterOf(dataDir string) (uint64, error) {
+	names, err := filepath.Glob(filepath.Join(dataDir, "member", "wal", "*.wal"))
+	if err != nil || len(names) == 0 {
+		return 0, err
+	}
+	file, err := os.Open(names[0])
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	decoder := wal.NewDecoder(fileutil.NewFileReader(file))
+	for {
+		var record walpb.Record
+		if err := decoder.Decode(&record); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return 0, nil // it was never started
+		} else if err != nil {
+			return 0, fmt.Errorf("%s: reading the log: %w", names[0], err)
+		}
+		switch record.Type {
+		case wal.CrcType:
+			decoder.UpdateCRC(record.Crc)
+		case wal.MetadataType:
+			var of pb.Metadata
+			if err := of.Unmarshal(record.Data); err != nil {
+				return 0, fmt.Errorf("%s: %w", names[0], err)
+			}
+			return of.ClusterID, nil
+		}
+	}
+}
+
 func oldRequestOf(e *raftpb.Entry) *oldRequest {
 	if e.Type != raftpb.EntryNormal || len(e.Data) == 0 {
 		return nil

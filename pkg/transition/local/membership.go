@@ -42,26 +42,34 @@ func withCluster(ctx context.Context, s *plan.Store, ask func(context.Context, *
 }
 
 // memberOf is the member with a peer URL, nil for none, of a list that a majority has agreed on.
-func memberOf(ctx context.Context, client *clientv3.Client, peerURL string) (*pb.Member, []*pb.Member, error) {
+func memberOf(ctx context.Context, client *clientv3.Client, peerURL string) (*pb.Member, *clientv3.MemberListResponse,
+	error) {
 	list, err := client.MemberList(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	at := slices.IndexFunc(list.Members, func(m *pb.Member) bool { return slices.Contains(m.PeerURLs, peerURL) })
 	if at < 0 {
-		return nil, list.Members, nil
+		return nil, list, nil
 	}
-	return list.Members[at], list.Members, nil
+	return list.Members[at], list, nil
 }
 
 // addMember adds a learner, where there is no member with its peer URL. What data there is then is that of a member that
-// was removed, with which none may start: it is set aside first.
+// was removed, with which none may start: it is set aside first. Data of another cluster stays: the store is not the one
+// that it was.
 func (h *Host) addMember(ctx context.Context, j *transition.Joining) error {
 	return h.wait(ctx, j.Name+" is not added", func(ctx context.Context) error {
 		return withCluster(ctx, &j.Store, func(ctx context.Context, client *clientv3.Client) error {
-			own, _, err := memberOf(ctx, client, j.PeerURL)
+			own, list, err := memberOf(ctx, client, j.PeerURL)
 			if err != nil || own != nil {
 				return err
+			}
+			if of, err := clusterOf(j.DataDir); err != nil {
+				return err
+			} else if of != 0 && of != list.Header.ClusterId {
+				return fmt.Errorf("%s: holds data of the cluster %x, and the store is %x: nothing is set aside",
+					j.DataDir, of, list.Header.ClusterId)
 			}
 			if err := setDataAside(j.DataDir); err != nil {
 				return err
@@ -102,7 +110,7 @@ func (h *Host) removeMember(ctx context.Context, j *transition.Joining) error {
 			switch {
 			case err != nil:
 				return err
-			case own != nil && len(all) == 1:
+			case own != nil && len(all.Members) == 1:
 				return errors.New("it is the only member")
 			case own != nil:
 				if _, err := client.MemberRemove(ctx, own.ID); err != nil {
