@@ -55,9 +55,9 @@ func memberOf(ctx context.Context, client *clientv3.Client, peerURL string) (*pb
 	return list.Members[at], list, nil
 }
 
-// addMember adds a learner, where there is no member with its peer URL. What data there is then is that of a member that
-// was removed, with which none may start: it is set aside first. Data of another cluster stays: the store is not the one
-// that it was.
+// addMember adds a learner, where there is no member with its peer URL. What data there is then is that of a member
+// that was removed, with which none may start: it is set aside first. Data of another cluster stays: the store is not
+// the one that it was.
 func (h *Host) addMember(ctx context.Context, j *transition.Joining) error {
 	return h.wait(ctx, j.Name+" is not added", func(ctx context.Context) error {
 		return withCluster(ctx, &j.Store, func(ctx context.Context, client *clientv3.Client) error {
@@ -118,7 +118,8 @@ func (h *Host) removeMember(ctx context.Context, j *transition.Joining) error {
 				}
 			}
 			// Of two members the other one has the removal in its log, and that it is agreed upon in memory, until
-			// something is written: killed before, it would wait for the vote of the one that is gone. This changes nothing.
+			// something is written: killed before, it would wait for the vote of the one that is gone. This changes
+			// nothing.
 			if _, err = client.Revoke(ctx, clientv3.NoLease); errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				err = nil
 			}
@@ -160,8 +161,8 @@ func noData(dataDir string) error {
 	return fmt.Errorf("%s: there is data of a member", filepath.Join(dataDir, memberDir))
 }
 
-// oneCluster checks that every endpoint of stores answers, has a leader, and is of the same cluster as the others of its
-// store.
+// oneCluster checks that every endpoint of stores answers, has a leader, and is of the same cluster as the others of
+// its store.
 func oneCluster(ctx context.Context, stores []plan.Store) error {
 	var problems []error
 	for i := range stores {

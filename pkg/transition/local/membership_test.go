@@ -16,8 +16,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
-// TestDataOfAnotherClusterStays: where a store was replaced since, no member of it has the URL of one that runs with the
-// data of before. Nothing is done to either. What a removed member of the same cluster has left is set aside.
+// TestDataOfAnotherClusterStays: where a store was replaced since, no member of it has the URL of one that runs with
+// the data of before. Nothing is done to either. What a removed member of the same cluster has left is set aside.
 func TestDataOfAnotherClusterStays(t *testing.T) {
 	replaced, other := etcdtest.Start(t), etcdtest.Start(t)
 	client := replaced.Client(t)
