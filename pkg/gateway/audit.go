@@ -83,7 +83,7 @@ const (
 
 const (
 	limitEventBytes = 10 << 20
-	// limitQueuedBytes bounds the bodies of the events that are buffered.
+	// limitQueuedBytes bounds the bodies of the events that are buffered, and twice of it with what else clients say.
 	limitQueuedBytes = 64 << 20
 	// limitStatusBytes bounds the answers that are read for their Status alone.
 	limitStatusBytes = 64 << 10
@@ -143,16 +143,19 @@ func (a *auditLog) enqueue(e *auditinternal.Event) {
 		return
 	default:
 	}
-	if a.queued.Add(1) > int64(a.Batch.BufferSize) {
+	texts, bodies := textBytes(e), bodyBytes(e)
+	held := a.queuedBytes.Add(texts + bodies)
+	if a.queued.Add(1) > int64(a.Batch.BufferSize) || held-bodies > 2*limitQueuedBytes {
 		a.queued.Add(-1)
+		a.queuedBytes.Add(-texts - bodies)
 		a.errors.Inc()
 		if !a.full.Swap(true) {
 			a.log.Error("audit events are dropped: the buffer is full", "events", a.Batch.BufferSize)
 		}
 		return
 	}
-	if size := bodyBytes(e); a.queuedBytes.Add(size) > limitQueuedBytes && size > 0 {
-		a.queuedBytes.Add(-size)
+	if held > limitQueuedBytes && bodies > 0 {
+		a.queuedBytes.Add(-bodies)
 		short := *e
 		short.RequestObject, short.ResponseObject = nil, nil
 		short.Annotations = maps.Clone(e.Annotations)
@@ -171,6 +174,24 @@ func bodyBytes(e *auditinternal.Event) (size int64) {
 	return size
 }
 
+// textBytes is what a client says in an event beside the bodies: headers of a request have 64 KiB.
+func textBytes(e *auditinternal.Event) int64 {
+	size := len(e.RequestURI) + len(e.UserAgent)
+	if u := e.ImpersonatedUser; u != nil {
+		size += len(u.Username) + len(u.UID)
+		for _, group := range u.Groups {
+			size += len(group)
+		}
+		for key, values := range u.Extra {
+			size += len(key)
+			for _, value := range values {
+				size += len(value)
+			}
+		}
+	}
+	return int64(size)
+}
+
 // queueWriter writes what comes out of the queue.
 type queueWriter struct{ *auditLog }
 
@@ -179,7 +200,7 @@ func (w queueWriter) ProcessEvents(events ...*auditinternal.Event) bool {
 	written := true
 	for _, e := range events {
 		written = w.write(e) == nil && written
-		w.queuedBytes.Add(-bodyBytes(e))
+		w.queuedBytes.Add(-textBytes(e) - bodyBytes(e))
 		if w.queued.Add(-1) < int64(w.Batch.BufferSize)/2 && w.full.Swap(false) {
 			w.auditLog.log.Info("audit events are buffered again")
 		}

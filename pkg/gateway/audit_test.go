@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit/policy"
 	"k8s.io/apiserver/plugin/pkg/audit/buffered"
@@ -419,5 +420,32 @@ func TestAuditInBatchesHoldsFewBodies(t *testing.T) {
 	x.gateway.Close()
 	if most := limitQueuedBytes/len(pod) + 1; whole == 0 || whole > most {
 		t.Errorf("%d of %d bodies of 9 MiB are buffered, want at most %d", whole, requests, most)
+	}
+}
+
+// gated is a log whose lines wait until it is opened.
+type gated chan struct{}
+
+func (g gated) Write(p []byte) (int, error) { <-g; return len(p), nil }
+
+// So is what clients say in their headers, of which an event has kilobytes.
+func TestAuditInBatchesHoldsFewTexts(t *testing.T) {
+	log := make(gated)
+	x, _ := audited(t, func(a *Audit) {
+		a.Log, a.Mode = log, AuditBatch
+		a.Batch = buffered.BatchConfig{BufferSize: 10_000, MaxBatchSize: 1}
+	})
+	a, text := x.gateway.audit, strings.Repeat("x", 30<<10)
+	for range 3000 {
+		a.enqueue(&auditinternal.Event{RequestURI: text, UserAgent: text})
+	}
+	held, dropped := a.queuedBytes.Load(), testutil.ToFloat64(x.gateway.metrics.unaudited)
+	if most := int64(2*limitQueuedBytes + len(text)*2); held > most || dropped == 0 {
+		t.Errorf("%d bytes are held, want at most %d; %g events are dropped", held, most, dropped)
+	}
+	close(log)
+	x.gateway.Close()
+	if held := a.queuedBytes.Load(); held != 0 {
+		t.Errorf("%d bytes are held at the end", held)
 	}
 }
