@@ -257,7 +257,7 @@ func (s *serverFlags) listener(ctx context.Context) (net.Listener, error) {
 	if err != nil || config == nil {
 		return listener, err
 	}
-	return tls.NewListener(listener, config), nil
+	return webserver.NewHandshakes(listener, config, loggerFrom(ctx)), nil
 }
 
 // keptCertificate logs that changed files do not replace a certificate, and that they do again.

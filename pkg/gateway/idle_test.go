@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,6 +43,7 @@ type idleServer struct {
 	SidesCA             []byte
 	Cert, Key, ClientCA string
 	ProxyCert, ProxyKey string
+	Trace               string // file for a profile of the processor
 }
 
 const idleServerVariable = "FUSIONCTL_TEST_IDLE_SERVER"
@@ -68,12 +71,30 @@ func TestIdleServer(t *testing.T) {
 		go webserver.PaceHeap(t.Context())
 	}
 	server := webserver.New(s.handler(t), nil)
-	go func() { _ = server.Serve(tls.NewListener(listener, config)) }()
+	var serving net.Listener = webserver.NewHandshakes(listener, config, slog.New(slog.DiscardHandler))
+	if s.Bare {
+		serving = tls.NewListener(listener, config)
+	}
+	go func() { _ = server.Serve(serving) }()
 	fmt.Println("serves https://" + listener.Addr().String())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		resident := residentMiB(t)
-		if lines.Text() == "resident" {
+		switch lines.Text() {
+		case "resident":
 			fmt.Printf("holds 0 0 %f\n", resident)
+			continue
+		case "processor":
+			fmt.Printf("took %f\n", processorSeconds(t))
+			continue
+		case "trace":
+			out, err := os.Create(s.Trace)
+			if err == nil {
+				err = pprof.StartCPUProfile(out)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pprof.StopCPUProfile()
 			continue
 		}
 		for range 4 { // each halves the stacks that are too large
@@ -117,6 +138,16 @@ func residentMiB(t *testing.T) float64 {
 		t.Fatal(err)
 	}
 	return kib / (1 << 10)
+}
+
+// processorSeconds is how long the process has used a processor.
+func processorSeconds(t *testing.T) float64 {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return (time.Duration(used.Utime.Nano()) + time.Duration(used.Stime.Nano())).Seconds()
 }
 
 func (s *idleServer) handler(t *testing.T) http.Handler {
@@ -238,7 +269,7 @@ func (i *idle) start(bare bool) *idleProcess {
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(i.t.Context(), os.Args[0], "-test.run", "^TestIdleServer$")
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestIdleServer$")
 	cmd.Env = append(os.Environ(), idleServerVariable+"="+string(text))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -373,5 +404,76 @@ func BenchmarkIdleWatches(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkProcessorOfGets measures for how long a process of its own uses a processor for a get of a pod, of 8 clients:
+// a gateway, and a bare proxy. With GATEWAY_PROFILES=DIR a profile is written there.
+func BenchmarkProcessorOfGets(b *testing.B) {
+	const path = "/api/v1/namespaces/a/pods/p"
+	const clients, requests = 8, 4000
+	i := newIdle(b)
+	pod := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","annotations":{"a":%q}}}`,
+		strings.Repeat("x", 2000))
+	for _, s := range []*fakeSide{i.legacy, i.modern} {
+		s.say("GET "+path, http.StatusOK, pod)
+	}
+	for _, bare := range []bool{true, false} {
+		name := "gateway"
+		if bare {
+			name = "bare"
+		}
+		b.Run(name, func(b *testing.B) {
+			dir := os.Getenv("GATEWAY_PROFILES")
+			if dir != "" {
+				i.server.Trace = filepath.Join(dir, "gets-"+name+".profile")
+			}
+			p := i.start(bare)
+			transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: p.roots,
+				Certificates: []tls.Certificate{p.client}}}
+			defer transport.CloseIdleConnections()
+			ask := func(count int) {
+				var group errgroup.Group
+				for range clients {
+					group.Go(func() error {
+						for range count / clients {
+							r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, p.url+path, nil)
+							if err != nil {
+								return err
+							}
+							response, err := transport.RoundTrip(r)
+							if err != nil {
+								return err
+							}
+							_, err = io.Copy(io.Discard, response.Body)
+							response.Body.Close()
+							if err != nil || response.StatusCode != http.StatusOK {
+								return fmt.Errorf("%s %w", response.Status, err)
+							}
+						}
+						return nil
+					})
+				}
+				if err := group.Wait(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			used := func() (seconds float64) {
+				fmt.Fprintln(p.in, "processor")
+				if _, err := fmt.Sscan(p.says("took "), &seconds); err != nil {
+					b.Fatal(err)
+				}
+				return seconds
+			}
+			ask(requests)
+			if dir != "" {
+				fmt.Fprintln(p.in, "trace")
+			}
+			before := used()
+			for b.Loop() {
+				ask(requests)
+			}
+			b.ReportMetric((used()-before)*1e6/float64(requests*b.N), "us-processor/get")
+		})
 	}
 }
