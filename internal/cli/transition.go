@@ -18,6 +18,8 @@ import (
 	"github.com/kubefusion/fusionctl/internal/registry"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/journal"
+	"github.com/kubefusion/fusionctl/pkg/pki"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
@@ -29,6 +31,7 @@ const noSpec = "none"
 type transitionRequest struct {
 	from, to             string // specs
 	fromTarget, toTarget string
+	fromPKI, toPKI       string // directories
 	readStores, prepare  bool
 	file                 string // of the transition
 	journal, rehearse    string
@@ -84,6 +87,10 @@ not agree with TO.`,
 	targets := []string{string(render.StaticPod), string(render.Systemd)}
 	enumFlag(cmd, &req.fromTarget, "from-target", "", "what runs the components of FROM", targets...)
 	enumFlag(cmd, &req.toTarget, "to-target", "", "what runs those of TO", targets...)
+	cmd.Flags().StringVar(&req.fromPKI, "from-pki", "",
+		"directory with the certificates of FROM, DIR/HOST/PATH, as fusionctl pki writes it")
+	cmd.Flags().StringVar(&req.toPKI, "to-pki", "",
+		"directory with the certificates of TO: the steps put them and their keys, and restart who reads them")
 	cmd.Flags().BoolVar(&req.readStores, "read-stores", false,
 		"read the stores: a new minor has to decode every object in them, and what is to lie in another store must\n"+
 			"have no key where it lies")
@@ -167,21 +174,45 @@ Exit codes: 0 done or not begun, 1 could not read, 2 bad usage or a bad file, 3 
 	return cmd
 }
 
-func loadSetup(streams Streams, file, target string) (transition.Setup, error) {
+func loadSetup(streams Streams, file, target, certificates string) (transition.Setup, error) {
 	if file == noSpec {
 		return transition.Setup{}, nil
 	}
 	p, err := loadPlan(streams, file)
-	return transition.Setup{Plan: p, Target: render.Target(target)}, err
+	s := transition.Setup{Plan: p, Target: render.Target(target)}
+	if err != nil || certificates == "" {
+		return s, err
+	}
+	if s.Certificates, err = transition.CertificatesOf(p, os.DirFS(certificates)); err != nil {
+		err = badInput(fmt.Errorf("%s: %w", certificates, err), "fusionctl pki SPEC --out DIR issues what is missing")
+	}
+	return s, err
+}
+
+// goodCertificates checks that the certificates of a directory do for a plan.
+func goodCertificates(p *plan.Plan, dir string) error {
+	if p == nil || dir == "" {
+		return nil
+	}
+	wrong, err := pki.KeptCertificates(p, os.DirFS(dir))
+	keys, errOfKeys := pki.KeptKeys(p, os.DirFS(dir))
+	err = errors.Join(err, errOfKeys)
+	for _, k := range append(wrong, keys...) {
+		err = errors.Join(err, fmt.Errorf("%s: %s", filepath.Join(dir, filepath.FromSlash(k.File)), k.Why))
+	}
+	return badInput(err, "")
 }
 
 func runTransitionPlan(ctx context.Context, req transitionRequest, streams Streams) error {
-	from, err := loadSetup(streams, req.from, req.fromTarget)
+	from, err := loadSetup(streams, req.from, req.fromTarget, req.fromPKI)
 	if err != nil {
 		return err
 	}
-	to, err := loadSetup(streams, req.to, req.toTarget)
+	to, err := loadSetup(streams, req.to, req.toTarget, req.toPKI)
 	if err != nil {
+		return err
+	}
+	if err := goodCertificates(to.Plan, req.toPKI); err != nil {
 		return err
 	}
 	facts := transition.Facts{Prepare: req.prepare}

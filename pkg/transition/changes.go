@@ -42,7 +42,7 @@ func (b *builder) read() error {
 			c.was = &was[at]
 		}
 		if c.was == nil || c.was.Unit != c.is.Unit || !sameFiles(c.was.Start, c.is.Start) ||
-			!sameFiles(c.was.Beside, c.is.Beside) || b.anotherProgram(c) {
+			!sameFiles(c.was.Beside, c.is.Beside) || b.anotherProgram(c) || b.otherCertificates(c) {
 			b.changes = append(b.changes, c)
 		}
 	}
@@ -58,6 +58,11 @@ func (b *builder) read() error {
 func partsOf(s Setup, files map[place]render.File) ([]render.Part, error) {
 	if s.Plan == nil {
 		return nil, nil
+	}
+	for host, certificates := range s.Certificates {
+		for _, f := range certificates {
+			files[place{host, f.Path}] = f
+		}
 	}
 	parts, err := render.Parts(s.Plan, s.Target)
 	for _, p := range parts {

@@ -81,7 +81,7 @@ func TestMajorityLostAtEveryStep(t *testing.T) {
 	rolesOf := strings.Replace(example(t, splitExample), "\nspec:\n",
 		"\nspec:\n  handedOver: ["+strings.Join(rbacResources(), ", ")+"]\n", 1)
 	pairs["roles"] = [2]Setup{handing(t, splitExample, "", render.StaticPod),
-		{planOf(t, splitExample, rolesOf), render.StaticPod}}
+		{Plan: planOf(t, splitExample, rolesOf), Target: render.StaticPod}}
 	pairs["ingresses"] = [2]Setup{handing(t, splitExample, "", render.StaticPod),
 		handing(t, splitExample, "ingresses.networking.k8s.io", render.StaticPod)}
 	pairs["definitions"] = [2]Setup{handing(t, splitExample, "", render.Systemd),

@@ -117,7 +117,7 @@ func (b *builder) hostChecks(p *plan.Plan, host string) []Check {
 		return nil
 	}
 	for i := range p.Certificates {
-		if c := &p.Certificates[i]; c.Host == host && !c.Existing && !c.Authority {
+		if c := &p.Certificates[i]; c.Host == host && !c.Existing && !c.Authority && b.to.Certificates == nil {
 			checks = append(checks, Check{Kind: Certificate, Certificate: c, Path: c.Cert,
 				Hint: "fusionctl pki issue issues what is missing"})
 		}

@@ -14,9 +14,9 @@ import (
 func TestGatewayServesLast(t *testing.T) {
 	text := example(t, "gateway-1.15-1.36.yaml")
 	for _, target := range []render.Target{render.StaticPod, render.Systemd} {
-		with := Setup{planOf(t, "gateway", text), target}
+		with := Setup{Plan: planOf(t, "gateway", text), Target: target}
 		disabled := strings.Replace(text, "  gateway:\n", "  gateway:\n    disabled: true\n", 1)
-		without := Setup{planOf(t, "gateway", disabled), target}
+		without := Setup{Plan: planOf(t, "gateway", disabled), Target: target}
 		for name, way := range map[string][2]Setup{"install": {{}, with}, "to none": {with, {}}, "add": {without, with},
 			"take out": {with, without}} {
 			tr, err := New(way[0], way[1], Facts{})
@@ -71,7 +71,7 @@ func moved(a *Action, starts bool) string {
 
 func TestGatewayIsWaitedForUntilItServes(t *testing.T) {
 	p := planOf(t, "gateway", example(t, "gateway-1.15-1.36.yaml"))
-	tr, err := New(Setup{}, Setup{p, render.Systemd}, Facts{})
+	tr, err := New(Setup{}, Setup{Plan: p, Target: render.Systemd}, Facts{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func handing(t *testing.T, name, resources string, target render.Target) Setup {
 	if resources != "" {
 		text = strings.Replace(text, "\nspec:\n", "\nspec:\n  handedOver: ["+resources+"]\n", 1)
 	}
-	return Setup{planOf(t, name, text), target}
+	return Setup{Plan: planOf(t, name, text), Target: target}
 }
 
 const splitExample = "split-1.15-1.36.yaml"

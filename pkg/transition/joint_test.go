@@ -29,7 +29,7 @@ func checks(a *Action, kind CheckKind) bool {
 // waits for them is checked before they stop.
 func TestMarksAreTakenOutWhenNoControllersAreLeft(t *testing.T) {
 	p := planOf(t, "pods", example(t, "pods-1.10-1.36.yaml"))
-	s := Setup{p, render.StaticPod}
+	s := Setup{Plan: p, Target: render.StaticPod}
 	for name, way := range map[string][2]Setup{"install": {{}, s}, "to none": {s, {}}} {
 		tr, err := New(way[0], way[1], Facts{})
 		if err != nil {
@@ -76,7 +76,7 @@ func TestTheWaitForAdmissionIsNeverLeftOutSilently(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &builder{to: Setup{p, render.StaticPod}}
+	b := &builder{to: Setup{Plan: p, Target: render.StaticPod}}
 	for i := range parts {
 		if joint(parts[i].Component) {
 			b.admits([]change{{is: &parts[i]}})
@@ -92,9 +92,9 @@ func TestTheWaitForAdmissionIsNeverLeftOutSilently(t *testing.T) {
 // first of the older ones starts.
 func TestWhatForbidsTheWayBackIsFoundWhileServersRun(t *testing.T) {
 	base := example(t, "split-1.15-1.36.yaml")
-	older := Setup{planOf(t, "a", strings.Replace(base, "1.36.3", "1.24", 1)), render.StaticPod}
+	older := Setup{Plan: planOf(t, "a", strings.Replace(base, "1.36.3", "1.24", 1)), Target: render.StaticPod}
 	split := planOf(t, "b", strings.Replace(base, "  kubelet: {", "  kubelet: {modern: {}, ", 1))
-	newer := Setup{split, render.StaticPod}
+	newer := Setup{Plan: split, Target: render.StaticPod}
 	tr, err := New(older, newer, Facts{StoresAgree: true, Empty: Moves(older, newer)})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestWhatAnEarlierInstallationLeftIsNotServedAgain(t *testing.T) {
 	base := example(t, "split-1.15-1.36.yaml")
 	from := planOf(t, "a", base)
 	to := planOf(t, "b", strings.Replace(base, "  kubelet: {", "  kubelet: {modern: {}, ", 1))
-	a, b := Setup{from, render.StaticPod}, Setup{to, render.StaticPod}
+	a, b := Setup{Plan: from, Target: render.StaticPod}, Setup{Plan: to, Target: render.StaticPod}
 	tr, err := New(a, b, Facts{StoresAgree: true, Empty: Moves(a, b)})
 	if err != nil {
 		t.Fatal(err)

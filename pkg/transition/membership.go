@@ -130,6 +130,7 @@ func (b *builder) readMoving(store plan.Store) error {
 			if err := add(c, b.to, slices.Clone(members)); err != nil {
 				return err
 			}
+			b.alike = append(b.alike, withoutData(Prepare, c.is.Component.Host, store.Managed.DataDir))
 		}
 	}
 	for i, c := range leave { // as each would come back: after those that leave later
@@ -208,13 +209,18 @@ func (b *builder) joining(phase Phase, m *moving) {
 		s.Title = titleOf(&s)
 		b.add(s)
 	}
-	b.add(Step{Phase: phase, Host: own, Title: "there is no data of another member in " + m.DataDir,
-		Do: &Action{Kind: RunChecks, Before: []Check{{Kind: NoData, Path: m.DataDir, Hint: "a member that joins copies " +
-			"all data of the others: move what is there elsewhere, if nothing needs it"}}}})
+	b.add(withoutData(phase, own, m.DataDir))
 	add("", SetDataAside)
 	add(AddMember, RemoveMember)
 	b.startOne(phase, change{is: m.meanwhile}, false)
 	add(PromoteMember, RemoveMember)
+}
+
+// withoutData looks whether a member can start there with the data of the others.
+func withoutData(phase Phase, host, dir string) Step {
+	return Step{Phase: phase, Host: host, Title: "there is no data of a member in " + dir,
+		Do: &Action{Kind: RunChecks, Before: []Check{{Kind: NoData, Path: dir, Hint: "a member that joins copies all " +
+			"data of the others: move what is there elsewhere, if nothing needs it"}}}}
 }
 
 // joined has the members of stores that both plans have join, one after the other, then start as the plan has them.

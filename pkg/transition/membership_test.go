@@ -26,7 +26,7 @@ func onHosts(t *testing.T, target render.Target, hosts ...int) Setup {
 		}
 	}
 	text = strings.NewReplacer("[, , ", "[", "[, ", "[", ", , ", ", ", ", , ]", "]", ", ]", "]").Replace(text)
-	return Setup{planOf(t, haExample, text), target}
+	return Setup{Plan: planOf(t, haExample, text), Target: target}
 }
 
 func memberJourneys(t *testing.T) map[string][2]Setup {
@@ -266,8 +266,8 @@ func TestMembersJoinAndLeave(t *testing.T) {
 func TestOtherEndpointsOfAStore(t *testing.T) {
 	from := onHosts(t, render.Systemd, 1)
 	other := strings.Replace(example(t, haExample), `"https://etcd-1.example.com:2379", `, "", 1)
-	to := Setup{planOf(t, haExample, other), render.Systemd}
-	three := Setup{planOf(t, haExample, example(t, haExample)), render.Systemd}
+	to := Setup{Plan: planOf(t, haExample, other), Target: render.Systemd}
+	three := Setup{Plan: planOf(t, haExample, example(t, haExample)), Target: render.Systemd}
 	tr, err := New(three, to, facts())
 	if err != nil {
 		t.Fatal(err)

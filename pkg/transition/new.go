@@ -61,6 +61,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.afterHandOver()
 	b.nodes(true)
 	b.leave()
+	b.putCertificates()
 	b.tidy()
 	b.wayBack(Tidy)
 	b.wayBackOfLegacy()
@@ -125,7 +126,7 @@ type builder struct {
 	placed      map[place]bool // programs that are put while what starts them is stopped
 	prepares    bool           // objects are written again
 	moving      []moving       // members that join or leave a store
-	alike       []Step         // that look whether endpoints are of one store
+	alike       []Step         // that look whether endpoints are of one store, and whether members can join it
 }
 
 // minorChanges reports whether the servers of a side are of another minor afterwards.
@@ -211,7 +212,7 @@ func (b *builder) startOne(phase Phase, c change, wait bool) {
 	host, name := c.is.Component.Host, c.is.Component.Name
 	b.stopOne(phase, c.was, wait)
 	b.programInPlace(phase, c)
-	for _, f := range c.is.Beside {
+	for _, f := range slices.Concat(b.certificates(c.is), c.is.Beside) {
 		b.put(phase, host, f, nil, nil)
 	}
 	var ready []Check

@@ -14,7 +14,7 @@ func modernNodes(t *testing.T, more string) Setup {
 	t.Helper()
 	const split = "split-1.15-1.36.yaml"
 	text := strings.Replace(example(t, split), "  kubelet: {", "  kubelet: {modern: {"+more+"}, ", 1)
-	return Setup{planOf(t, split, text), render.StaticPod}
+	return Setup{Plan: planOf(t, split, text), Target: render.StaticPod}
 }
 
 const nodeOne = "nodes: [{name: node-1.example.com, address: 10.0.0.21, args: [{name: v, value: '2 $x'}]}]"
@@ -92,14 +92,14 @@ func TestKubeletsThatAreNotChanged(t *testing.T) {
 		says     string
 	}{
 		"kubelets by hand": {modernNodes(t, "version: 1.33.1"), modernNodes(t, ""), "spec.kubelet.modern.nodes"},
-		"a host of static pods": {Setup{}, Setup{withNodeOnHost(t, over.Plan), render.StaticPod},
+		"a host of static pods": {Setup{}, Setup{Plan: withNodeOnHost(t, over.Plan), Target: render.StaticPod},
 			"runs the control plane as static pods"},
 	} {
 		if _, err := New(c.from, c.to, Facts{StoresAgree: true}); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: New = %v, want it refused: %q", name, err, c.says)
 		}
 	}
-	if _, err := New(Setup{}, Setup{withNodeOnHost(t, over.Plan), render.Systemd}, Facts{}); err != nil {
+	if _, err := New(Setup{}, Setup{Plan: withNodeOnHost(t, over.Plan), Target: render.Systemd}, Facts{}); err != nil {
 		t.Errorf("a host of units: %v", err)
 	}
 }

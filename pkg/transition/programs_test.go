@@ -38,7 +38,7 @@ const (
 // programJourneys install programs, change them in their places, and add them beside others.
 func programJourneys(t *testing.T) map[string][2]Setup {
 	t.Helper()
-	setup := func(text string) Setup { return Setup{planOf(t, splitExample, text), render.Systemd} }
+	setup := func(text string) Setup { return Setup{Plan: planOf(t, splitExample, text), Target: render.Systemd} }
 	text := example(t, splitExample)
 	newer := strings.Replace(text, "version: 1.36.3", "version: 1.36.4", 1)
 	first := setup(withPrograms(t, text, programAt(modernServer, 1, ""), programAt(modernEtcd, 2, "")))
@@ -186,13 +186,13 @@ func TestUndoLeavesTheProgramsOfBefore(t *testing.T) {
 // TestProgramsThatAreThereAreHeldAgainstTheSpec: nothing else changes, and no store is copied for that.
 func TestProgramsThatAreThereAreHeldAgainstTheSpec(t *testing.T) {
 	text := example(t, splitExample)
-	tr, err := New(Setup{planOf(t, splitExample, text), render.Systemd},
-		Setup{planOf(t, splitExample, withPrograms(t, text, programAt(modernServer, 1, ""))), render.Systemd}, Facts{})
+	tr, err := New(Setup{Plan: planOf(t, splitExample, text), Target: render.Systemd},
+		Setup{Plan: planOf(t, splitExample, withPrograms(t, text, programAt(modernServer, 1, ""))), Target: render.Systemd}, Facts{})
 	if err != nil || len(tr.Steps) != 1 || tr.Steps[0].Do.Kind != PutProgram {
 		t.Errorf("steps: %+v, %v; want one that puts the program", tr.Steps, err)
 	}
 	listed := withPrograms(t, text, programAt(modernServer, 1, ""))
-	kept, err := UpkeepOf(Setup{planOf(t, splitExample, listed), render.Systemd})
+	kept, err := UpkeepOf(Setup{Plan: planOf(t, splitExample, listed), Target: render.Systemd})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,9 +228,9 @@ func TestProgramsThatNothingStartsAreRefused(t *testing.T) {
 	} {
 		from := Setup{}
 		if c.from != "" {
-			from = Setup{planOf(t, splitExample, c.from), c.target}
+			from = Setup{Plan: planOf(t, splitExample, c.from), Target: c.target}
 		}
-		_, err := New(from, Setup{planOf(t, splitExample, c.to), c.target}, Facts{})
+		_, err := New(from, Setup{Plan: planOf(t, splitExample, c.to), Target: c.target}, Facts{})
 		if (c.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("New = %v, want %q", err, c.says)
 		}

@@ -37,6 +37,7 @@ func refuse(from, to Setup, facts Facts) []string {
 	reasons = append(reasons, refuseRoles(from, to)...)
 	reasons = append(reasons, refuseRetire(from, to)...)
 	reasons = append(reasons, refusePrograms(from, to)...)
+	reasons = append(reasons, refuseCertificates(from, to)...)
 	if from.Plan == nil || to.Plan == nil || len(reasons) > 0 {
 		return reasons
 	}

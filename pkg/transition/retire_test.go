@@ -29,8 +29,8 @@ func retired(text string) string {
 func retiring(t *testing.T, target render.Target) (Transition, Setup, Setup) {
 	t.Helper()
 	text := beforeRetiring(t, "")
-	from := Setup{planOf(t, splitExample, text), target}
-	to := Setup{planOf(t, splitExample, retired(text)), target}
+	from := Setup{Plan: planOf(t, splitExample, text), Target: target}
+	to := Setup{Plan: planOf(t, splitExample, retired(text)), Target: target}
 	tr, err := New(from, to, Facts{})
 	if err != nil {
 		t.Fatal(err)
@@ -138,8 +138,8 @@ func TestAPersonStopsALegacySideOfItsOwn(t *testing.T) {
 	text := beforeRetiring(t, "    existing: true\n")
 	text = strings.Replace(text, "apiServer: {port: 6443}", "apiServer: {port: 6443, extraArgs: [{name: "+
 		"authorization-mode, value: RBAC}, {name: secure-port, value: '6443'}]}", 1)
-	from := Setup{planOf(t, splitExample, text), render.StaticPod}
-	to := Setup{planOf(t, splitExample, retired(text)), render.StaticPod}
+	from := Setup{Plan: planOf(t, splitExample, text), Target: render.StaticPod}
+	to := Setup{Plan: planOf(t, splitExample, retired(text)), Target: render.StaticPod}
 	tr, err := New(from, to, Facts{})
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestAPersonStopsALegacySideOfItsOwn(t *testing.T) {
 func TestWhatIsNotRetired(t *testing.T) {
 	fused := beforeRetiring(t, "")
 	alone := retired(fused)
-	setup := func(text string) Setup { return Setup{planOf(t, splitExample, text), render.StaticPod} }
+	setup := func(text string) Setup { return Setup{Plan: planOf(t, splitExample, text), Target: render.StaticPod} }
 	replace := func(text, old, new string) string {
 		t.Helper()
 		if !strings.Contains(text, old) {
@@ -198,7 +198,7 @@ func TestWhatIsNotRetired(t *testing.T) {
 		"with nodes": {setup(fused), setup(replace(alone, "modern: {}, ", "modern: {"+nodeOne+"}, ")),
 			"take nodes over before"},
 		"with an address": {setup(fused), setup(strings.ReplaceAll(alone, "10.0.0.11", "10.0.0.19")), "spec.hosts"},
-		"another target":  {Setup{setup(fused).Plan, render.Systemd}, setup(alone), "the target changes"},
+		"another target":  {Setup{Plan: setup(fused).Plan, Target: render.Systemd}, setup(alone), "the target changes"},
 		"kubelets of a side alone": {setup(alone), setup(replace(alone, "modern: {}, ", "modern: {version: 1.35.0}, ")),
 			"upgraded by hand"},
 		"an allocator that takes no further range": {setup(replace(fused, "version: 1.36.3", "version: 1.30.14")),

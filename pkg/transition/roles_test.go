@@ -17,7 +17,7 @@ func TestRolesAreCopiedWhileAllRuns(t *testing.T) {
 	with := func(text string) Setup {
 		text = strings.Replace(text, "\nspec:\n", "\nspec:\n  handedOver: ["+
 			strings.Join(rbacResources(), ", ")+"]\n", 1)
-		return Setup{planOf(t, splitExample, text), render.StaticPod}
+		return Setup{Plan: planOf(t, splitExample, text), Target: render.StaticPod}
 	}
 	from, to := handing(t, splitExample, "", render.StaticPod), with(example(t, splitExample))
 	steps := func(from, to Setup) (list []string) {
@@ -87,8 +87,8 @@ func TestRolesByWhichTheLegacySideAuthorizes(t *testing.T) {
 		"value: /etc/abac.jsonl}], " + text[server:]
 	copied := strings.Replace(text, "\nspec:\n", "\nspec:\n  handedOver: ["+
 		strings.Join(rbacResources(), ", ")+"]\n", 1)
-	tr, err := New(Setup{planOf(t, splitExample, text), render.StaticPod},
-		Setup{planOf(t, splitExample, copied), render.StaticPod}, Facts{})
+	tr, err := New(Setup{Plan: planOf(t, splitExample, text), Target: render.StaticPod},
+		Setup{Plan: planOf(t, splitExample, copied), Target: render.StaticPod}, Facts{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestEachHostProvesItsOwnPolicy(t *testing.T) {
 		"value: /etc/abac.jsonl}], " + text[server:]
 	copied := strings.Replace(text, "\nspec:\n", "\nspec:\n  handedOver: ["+
 		strings.Join(rbacResources(), ", ")+"]\n", 1)
-	from, to := Setup{planOf(t, threeHosts, text), render.Systemd}, Setup{planOf(t, threeHosts, copied), render.Systemd}
+	from, to := Setup{Plan: planOf(t, threeHosts, text), Target: render.Systemd}, Setup{Plan: planOf(t, threeHosts, copied), Target: render.Systemd}
 	tr, err := New(from, to, Facts{})
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,9 @@ import (
 type Setup struct {
 	Plan   *plan.Plan
 	Target render.Target
+	// Certificates are those of the plan with their keys, by host, as CertificatesOf reads them; nil: a transition
+	// leaves them alone.
+	Certificates map[string][]render.File
 }
 
 // Facts are what was read of the cluster. The zero value is that nothing was read; what depends on it is then refused.

@@ -59,7 +59,7 @@ func journeys(t *testing.T) map[string][2]Setup {
 	pairs := allJourneys
 	for _, name := range names {
 		p := planOf(t, name, example(t, name))
-		pod, unit := Setup{p, render.StaticPod}, Setup{p, render.Systemd}
+		pod, unit := Setup{Plan: p, Target: render.StaticPod}, Setup{Plan: p, Target: render.Systemd}
 		flags := *p
 		flags.Components = slices.Clone(p.Components)
 		for i := range flags.Components {
@@ -71,13 +71,13 @@ func journeys(t *testing.T) map[string][2]Setup {
 		pairs[name+" to nothing"] = [2]Setup{pod, {}}
 		pairs[name+" pods to units"] = [2]Setup{pod, unit}
 		pairs[name+" units to pods"] = [2]Setup{unit, pod}
-		pairs[name+" flags"] = [2]Setup{pod, {&flags, render.StaticPod}}
-		pairs[name+" flags of units"] = [2]Setup{unit, {&flags, render.Systemd}}
+		pairs[name+" flags"] = [2]Setup{pod, {Plan: &flags, Target: render.StaticPod}}
+		pairs[name+" flags of units"] = [2]Setup{unit, {Plan: &flags, Target: render.Systemd}}
 	}
 	const split = "split-1.15-1.36.yaml"
 	at := func(nodes string) Setup {
-		return Setup{planOf(t, split, strings.Replace(example(t, split), "  kubelet: {", "  kubelet: {modern: {"+nodes+
-			"}, ", 1)), render.StaticPod}
+		return Setup{Plan: planOf(t, split, strings.Replace(example(t, split), "  kubelet: {", "  kubelet: {modern: {"+nodes+
+			"}, ", 1)), Target: render.StaticPod}
 	}
 	const one, two = "{name: node-1.example.com, address: 10.0.0.21}", "{name: node-2, address: 10.0.0.22, " +
 		"args: [{name: v, value: '2'}]}"
@@ -105,9 +105,11 @@ func journeys(t *testing.T) map[string][2]Setup {
 	for _, name := range []string{"two hosts join, static-pod", "two hosts leave, systemd"} {
 		pairs[name] = memberJourneys(t)[name]
 	}
+	pairs["certificates rotate"] = rotation(t, onHosts(t, render.StaticPod, 1, 2))
+	pairs["certificates of units rotate"] = rotation(t, onHosts(t, render.Systemd, 1, 2))
 	fused := beforeRetiring(t, "")
 	for target, name := range map[render.Target]string{render.StaticPod: "retire", render.Systemd: "retire units"} {
-		pairs[name] = [2]Setup{{planOf(t, split, fused), target}, {planOf(t, split, retired(fused)), target}}
+		pairs[name] = [2]Setup{{Plan: planOf(t, split, fused), Target: target}, {Plan: planOf(t, split, retired(fused)), Target: target}}
 	}
 	for _, from := range kubever.Minors() {
 		for _, to := range []string{"1.24", "1.33", "1.36"} {
@@ -117,7 +119,7 @@ func journeys(t *testing.T) map[string][2]Setup {
 			a := planOf(
 				t, split, strings.Replace(example(t, split), "version: 1.36.3", "version: 1."+fmt.Sprint(int(from)), 1))
 			b := planOf(t, split, strings.Replace(example(t, split), "version: 1.36.3", "version: "+to, 1))
-			pairs[fmt.Sprintf("modern 1.%d to %s", from, to)] = [2]Setup{{a, render.StaticPod}, {b, render.StaticPod}}
+			pairs[fmt.Sprintf("modern 1.%d to %s", from, to)] = [2]Setup{{Plan: a, Target: render.StaticPod}, {Plan: b, Target: render.StaticPod}}
 		}
 	}
 	return pairs
@@ -464,7 +466,7 @@ func needs(t *testing.T, p render.Part, all []render.Part, running map[string]bo
 
 func TestFileThatIsAnotherStopsItBeforeAnythingHappens(t *testing.T) {
 	p := planOf(t, "split", example(t, "split-1.15-1.36.yaml"))
-	tr, err := New(Setup{}, Setup{p, render.StaticPod}, Facts{})
+	tr, err := New(Setup{}, Setup{Plan: p, Target: render.StaticPod}, Facts{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -510,7 +512,7 @@ func TestRefusals(t *testing.T) {
 			p.Stores[1].Managed = &m
 		}),
 	} {
-		_, err := New(Setup{p, render.StaticPod}, Setup{other, render.StaticPod}, Facts{})
+		_, err := New(Setup{Plan: p, Target: render.StaticPod}, Setup{Plan: other, Target: render.StaticPod}, Facts{})
 		var refused *RefusedError
 		if !errors.As(err, &refused) || !strings.Contains(err.Error(), says) {
 			t.Errorf("New = %v, want it refused: %q", err, says)
@@ -525,7 +527,7 @@ func TestWhatMovesMustHaveNoKeys(t *testing.T) {
 	base := example(t, "ha-three-hosts-1.15-1.36.yaml")
 	shared := planOf(t, "shared", base)
 	split := planOf(t, "split", strings.Replace(base, "  kubelet: {", "  kubelet: {modern: {}, ", 1))
-	from, to := Setup{shared, render.StaticPod}, Setup{split, render.StaticPod}
+	from, to := Setup{Plan: shared, Target: render.StaticPod}, Setup{Plan: split, Target: render.StaticPod}
 	moves := Moves(from, to)
 	want := []Move{{pair.Modern, "csinodes", "core", "modern"}}
 	if !slices.Equal(moves, want) {
@@ -582,7 +584,7 @@ func TestInstallEndsWhenPodsAreAdmitted(t *testing.T) {
 	const want = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/pods.kubefusion.dev"
 	for _, name := range []string{"pods-1.10-1.36.yaml", "split-1.15-1.36.yaml"} {
 		p := planOf(t, name, example(t, name))
-		tr, err := New(Setup{}, Setup{p, render.StaticPod}, Facts{})
+		tr, err := New(Setup{}, Setup{Plan: p, Target: render.StaticPod}, Facts{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -603,7 +605,7 @@ func TestInstallEndsWhenPodsAreAdmitted(t *testing.T) {
 func TestAnotherMinorNeedsStoresThatWereRead(t *testing.T) {
 	base := example(t, "split-1.15-1.36.yaml")
 	modern, older := planOf(t, "a", base), planOf(t, "b", strings.Replace(base, "1.36.3", "1.24", 1))
-	from, to := Setup{modern, render.StaticPod}, Setup{older, render.StaticPod}
+	from, to := Setup{Plan: modern, Target: render.StaticPod}, Setup{Plan: older, Target: render.StaticPod}
 	var refused *RefusedError
 	if _, err := New(from, to, Facts{}); !errors.As(err, &refused) ||
 		!strings.Contains(err.Error(), "have to be read") {
@@ -629,7 +631,7 @@ func TestAnotherMinorNeedsStoresThatWereRead(t *testing.T) {
 // and what the spec accepts does not stand in the way back.
 func TestChecksSayWhoseProcessesAndFindingsCount(t *testing.T) {
 	vendor := planOf(t, "vendor", example(t, "vendor-1.6-1.36.yaml"))
-	tr, err := New(Setup{}, Setup{vendor, render.StaticPod}, Facts{})
+	tr, err := New(Setup{}, Setup{Plan: vendor, Target: render.StaticPod}, Facts{})
 	if err != nil {
 		t.Fatal(err)
 	}

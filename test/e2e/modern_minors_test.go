@@ -44,8 +44,8 @@ func TestModernGoesUpAndBack(t *testing.T) {
 		named  []string // of the first way back
 	}{
 		{10, []kubever.Minor{15, 36}, []string{
-			"/registry/poddisruptionbudgets/demo/from-1.36, policy/v1 PodDisruptionBudget",
-			"/registry/cronjobs/demo/from-1.36, batch/v1 CronJob"}},
+			"store modern: /registry/poddisruptionbudgets/demo/from-1.36, policy/v1 PodDisruptionBudget",
+			"store modern: /registry/cronjobs/demo/from-1.36, batch/v1 CronJob"}},
 		{15, []kubever.Minor{24, 33, 36}, nil},
 		{15, []kubever.Minor{36, 37}, nil},
 	} {

@@ -1,0 +1,159 @@
+package transition
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/pki"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+)
+
+// issued are the certificates of a plan by an authority.
+func issued(t *testing.T, p *plan.Plan, by *pki.Authority) map[string][]render.File {
+	t.Helper()
+	tree := fstest.MapFS{}
+	for _, c := range p.Certificates {
+		if c.Existing || c.Authority {
+			continue
+		}
+		pair, err := by.Issue(c, pki.LifetimeOf(time.Now(), time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree[c.Host+c.Cert], tree[c.Host+c.Key] = &fstest.MapFile{Data: pair.Certificate}, &fstest.MapFile{Data: pair.Key}
+	}
+	files, err := CertificatesOf(p, tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func authority(t *testing.T) *pki.Authority {
+	t.Helper()
+	by, _, err := pki.NewAuthority("rotation", pki.LifetimeOf(time.Now(), time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return by
+}
+
+// rotation has the certificates of a setup be others.
+func rotation(t *testing.T, s Setup) [2]Setup {
+	by := authority(t)
+	was, is := s, s
+	was.Certificates, is.Certificates = issued(t, s.Plan, by), issued(t, s.Plan, by)
+	return [2]Setup{was, is}
+}
+
+// TestCertificatesRotate: each is put while what reads it is stopped, and every component that reads one is started
+// again; the way back has those of before. Killed at every call, it is one of the journeys.
+func TestCertificatesRotate(t *testing.T) {
+	for _, target := range []render.Target{render.StaticPod, render.Systemd} {
+		pair := rotation(t, onHosts(t, target, 1, 2, 3))
+		tr, err := New(pair[0], pair[1], facts())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		parts, err := render.Parts(pair[1].Plan, target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := func(host string, of func(*Action) bool) (at []int) {
+			for i, s := range tr.Steps {
+				if s.Host == host && s.Do != nil && of(s.Do) {
+					at = append(at, i)
+				}
+			}
+			return at
+		}
+		restarted := 0
+		for i := range parts {
+			p := &parts[i]
+			var files []string
+			for _, f := range pair[1].Certificates[p.Component.Host] {
+				if names(string(p.Start[0].Data), f.Path) {
+					files = append(files, f.Path)
+				}
+			}
+			stops := steps(p.Component.Host, func(a *Action) bool {
+				return a.Kind == StopUnit && a.Unit == p.Unit || a.Kind == RemoveFile && a.File.Path == p.Start[0].Path
+			})
+			starts := steps(p.Component.Host, func(a *Action) bool {
+				return a.Kind == StartUnit && a.Unit == p.Unit || a.Kind == PutFile && a.File.Path == p.Start[0].Path
+			})
+			if len(files) == 0 {
+				continue
+			}
+			restarted++
+			if len(stops) != 1 || len(starts) != 1 {
+				t.Errorf("%s on %s stops at %v and starts at %v", p.Component.Name, p.Component.Host, stops, starts)
+				continue
+			}
+			for _, file := range files {
+				at := steps(p.Component.Host, func(a *Action) bool { return a.Kind == PutFile && a.File.Path == file })
+				if len(at) != 1 || at[0] > starts[0] {
+					t.Errorf("%s on %s starts at %d, %s is put at %v", p.Component.Name, p.Component.Host, starts[0], file, at)
+				}
+			}
+		}
+		if restarted < 6 {
+			t.Errorf("%d components read certificates", restarted)
+		}
+		for host, files := range pair[1].Certificates {
+			for _, f := range files {
+				at := steps(host, func(a *Action) bool { return a.Kind == PutFile && a.File.Path == f.Path })
+				if len(at) != 1 || tr.Steps[at[0]].Do.Was == nil {
+					t.Errorf("%s of %s is put at %v, want once, over that of before", f.Path, host, at)
+				}
+			}
+		}
+	}
+}
+
+// TestCertificatesThatAreRefused: of another authority, and where it is not known what is replaced.
+func TestCertificatesThatAreRefused(t *testing.T) {
+	one := onHosts(t, render.Systemd, 1)
+	with := func(c map[string][]render.File) Setup { s := one; s.Certificates = c; return s }
+	first := issued(t, one.Plan, authority(t))
+	for says, pair := range map[string][2]Setup{
+		"is of another authority":           {with(first), with(issued(t, one.Plan, authority(t)))},
+		"those of both plans are needed":    {one, with(first)},
+		"those of both plans are needed: w": {with(first), one},
+	} {
+		var refused *RefusedError
+		if _, err := New(pair[0], pair[1], facts()); !errors.As(err, &refused) || !strings.Contains(err.Error(), says) {
+			t.Errorf("New = %v, want it refused: %q", err, says)
+		}
+	}
+	if _, err := CertificatesOf(one.Plan, fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "cp-1/") {
+		t.Errorf("without files: %v", err)
+	}
+	same, err := New(with(first), with(first), facts())
+	if err != nil || len(same.Steps) > 0 {
+		t.Errorf("to the same: %d steps, %v", len(same.Steps), err)
+	}
+	installed, err := New(Setup{}, with(first), facts())
+	if err != nil || !slices.ContainsFunc(installed.Steps, func(s Step) bool {
+		return s.Do != nil && s.Do.Kind == PutFile && s.Do.File.Mode == 0o600 && strings.HasSuffix(s.Do.File.Path, ".key")
+	}) {
+		t.Errorf("installed with certificates: %v, and no key is put", err)
+	}
+}
+
+func TestNamesOfFiles(t *testing.T) {
+	for text, want := range map[string]bool{"--cert=/a/b.crt\n": true, "/a/b.crt": true, "/a/b.crt2": false,
+		"/a/b.crt.old /a/b.crt,": true, "/a/b.cr": false, `"/a/b.crt"`: true, "/a/b.crt/": false} {
+		if got := names(text, "/a/b.crt"); got != want {
+			t.Errorf("%q names it: %t, want %t", text, got, want)
+		}
+	}
+}
