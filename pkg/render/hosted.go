@@ -1,6 +1,7 @@
 package render
 
 import (
+	"bytes"
 	"fmt"
 	"path"
 	"slices"
@@ -126,6 +127,7 @@ func hostedFiles(p *plan.Plan) ([]File, error) {
 type HostedPart struct {
 	Component *plan.Component
 	Manifest  []byte // documents of YAML: what Files writes for the component
+	Pods      []byte // the last of these documents: of the object that has the pods
 	Kind      string // of the object that has the pods: Deployment or StatefulSet; its name is the component's
 	Secrets   []HostedSecret
 }
@@ -156,6 +158,10 @@ func HostedParts(p *plan.Plan) ([]HostedPart, error) {
 	for i := range components {
 		c := &components[i]
 		part := HostedPart{Component: c, Manifest: files[i+1].Data, Kind: HostedKind(c)} // after the namespace
+		part.Pods = part.Manifest
+		if at := bytes.LastIndex(part.Manifest, []byte("\n---\n")); at >= 0 {
+			part.Pods = part.Manifest[at+len("\n---\n"):]
+		}
 		if named := secretFiles(p, c); len(named) > 0 {
 			s := HostedSecret{Name: secretOf(c), Files: map[string]string{}}
 			for _, f := range named {

@@ -271,11 +271,12 @@ func (h *hosted) start(phase Phase, of func(*plan.Component) bool) {
 		if c.is == nil {
 			continue
 		}
-		if c.was != nil && h.removed(c.was) {
-			c.was = nil
-		}
 		is := workloadOf(h.to, c.is)
-		s := Step{Phase: phase, Title: "apply " + is.Name, Do: applying(is), Undo: removing(is)}
+		gone := is
+		if c.was != nil && h.removed(c.was) {
+			c.was, gone = nil, stopped(h.to, c.is)
+		}
+		s := Step{Phase: phase, Title: "apply " + is.Name, Do: applying(is), Undo: removing(gone)}
 		if c.was != nil {
 			s.Undo = applying(workloadOf(h.from, c.was))
 		}
@@ -294,7 +295,19 @@ func (h *hosted) remove(phase Phase, c hostedChange) {
 		return
 	}
 	was := workloadOf(h.from, c.was)
-	h.steps = append(h.steps, Step{Phase: phase, Title: "remove " + was.Name, Do: removing(was), Undo: applying(was)})
+	gone := was
+	if c.is != nil {
+		gone = stopped(h.from, c.was)
+	}
+	h.steps = append(h.steps, Step{Phase: phase, Title: "remove " + was.Name, Do: removing(gone), Undo: applying(was)})
+}
+
+// stopped is what is removed of a component that comes again: its pods. A Service that was made anew would have another
+// address, and clients outside would not find it.
+func stopped(p *plan.Plan, part *render.HostedPart) *Workload {
+	w := workloadOf(p, part)
+	w.Manifest = part.Pods
+	return w
 }
 
 func workloadOf(p *plan.Plan, part *render.HostedPart) *Workload {

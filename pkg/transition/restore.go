@@ -3,6 +3,7 @@ package transition
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,6 +51,10 @@ func NewRestore(p *plan.Plan, backup, id string) (Transition, error) {
 	if reasons := refuseRestore(p); len(reasons) > 0 {
 		return t, &RefusedError{Reasons: reasons}
 	}
+	parts, err := render.HostedParts(p)
+	if err != nil {
+		return t, err
+	}
 	ends, err := NewHosted(p, nil, Facts{})
 	if err != nil {
 		return t, err
@@ -58,11 +63,21 @@ func NewRestore(p *plan.Plan, backup, id string) (Transition, error) {
 	if err != nil {
 		return t, err
 	}
+	// All of it comes again, on both ways: its pods alone are removed.
+	stays := func(a *Action) *Action {
+		at := slices.IndexFunc(parts, func(p render.HostedPart) bool {
+			return a != nil && a.Kind == RemoveObjects && a.Workload.Name == p.Component.Name
+		})
+		if at < 0 {
+			return a
+		}
+		return removing(stopped(p, &parts[at]))
+	}
 	// The controllers of both sides come back: they leave in the API what they left there.
 	only := func(steps []Step, kind Kind) {
 		for _, s := range steps {
 			if s.Do != nil && s.Do.Kind == kind {
-				s.Stores = nil
+				s.Stores, s.Do, s.Undo = nil, stays(s.Do), stays(s.Undo)
 				t.Steps = append(t.Steps, s)
 			}
 		}
