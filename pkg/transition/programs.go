@@ -35,6 +35,15 @@ func digestOf(p *plan.Plan, host, file string) string {
 	return ""
 }
 
+// binaryOf is where the program comes from, nil where the plan says nothing of it.
+func binaryOf(p *plan.Plan, host, file string) *Binary {
+	q := programOf(p, host, file)
+	if q == nil {
+		return nil
+	}
+	return &Binary{Path: q.Path, SHA256: q.SHA256, File: q.File, Image: q.Image}
+}
+
 // started are the programs that units, kubelets and pods of hosts start.
 func started(s Setup) (map[place]bool, error) {
 	files := map[place]bool{}

@@ -18,10 +18,12 @@ type Upkeep struct {
 	Unit    string `json:"unit,omitempty"`
 	Program string `json:"program,omitempty"`
 	// ProgramSHA256 is what the plan says of that program, "" where it says nothing.
-	ProgramSHA256 string   `json:"programSHA256,omitempty"`
-	Args          []string `json:"args,omitempty"`
-	Image         string   `json:"image,omitempty"` // of a static pod
-	Version       string   `json:"version,omitempty"`
+	ProgramSHA256 string `json:"programSHA256,omitempty"`
+	// Binary is where that program comes from, nil where the plan says nothing of it.
+	Binary  *Binary  `json:"binary,omitempty"`
+	Args    []string `json:"args,omitempty"`
+	Image   string   `json:"image,omitempty"` // of a static pod
+	Version string   `json:"version,omitempty"`
 	// Start are the files that start it, and that it is started anew for. Beside are what it reads.
 	Start  []File  `json:"start,omitempty"`
 	Beside []File  `json:"beside,omitempty"`
@@ -43,7 +45,7 @@ func UpkeepOf(s Setup) (map[string][]Upkeep, error) {
 	for i := range parts {
 		p, c := &parts[i], parts[i].Component
 		u := Upkeep{Name: c.Name, Unit: p.Unit, Program: p.Program, Version: c.Version, Ready: b.ready(s.Plan, c)}
-		u.ProgramSHA256 = digestOf(s.Plan, c.Host, u.Program)
+		u.ProgramSHA256, u.Binary = digestOf(s.Plan, c.Host, u.Program), binaryOf(s.Plan, c.Host, u.Program)
 		for _, a := range c.Args {
 			u.Args = append(u.Args, a.String())
 		}
@@ -64,7 +66,8 @@ func UpkeepOf(s Setup) (map[string][]Upkeep, error) {
 	}
 	for host, k := range kubelets {
 		kept[host] = append(kept[host], Upkeep{Name: "kubelet", Unit: k.node.Unit, Program: k.node.Program,
-			ProgramSHA256: digestOf(s.Plan, host, k.node.Program), Version: k.version.String(),
+			ProgramSHA256: digestOf(s.Plan, host, k.node.Program),
+			Binary:        binaryOf(s.Plan, host, k.node.Program), Version: k.version.String(),
 			Start: []File{*stored(k.dropIn)}, Beside: []File{*stored(k.kubeconfig)}})
 	}
 	return kept, nil
@@ -102,6 +105,14 @@ func (u *Upkeep) Validate() error {
 	}
 	if u.ProgramSHA256 != "" && (u.Program == "" || !spec.IsSHA256(u.ProgramSHA256)) {
 		return fmt.Errorf("component %s: program %q, %q: want one with a digest", u.Name, u.Program, u.ProgramSHA256)
+	}
+	if b := u.Binary; b != nil {
+		if err := b.validate(); err != nil {
+			return fmt.Errorf("component %s: %w", u.Name, err)
+		}
+		if b.Path != u.Program || b.SHA256 != u.ProgramSHA256 || b.Before != nil {
+			return fmt.Errorf("component %s: program %q comes from that of %q", u.Name, u.Program, b.Path)
+		}
 	}
 	for _, f := range slices.Concat(u.Start, u.Beside) {
 		if err := (&Action{Kind: PutFile, File: &f}).validate(); err != nil {

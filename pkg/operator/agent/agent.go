@@ -139,7 +139,8 @@ func newAgent(o Options) (*agent, error) {
 
 func agentOf(o Options, c client.Client) *agent {
 	a := &agent{Options: o, client: c, changed: make(chan struct{}, 1)}
-	a.keeper = &local.Keeper{Host: &local.Host{Rehearsal: o.Rehearsal, Wait: 2 * time.Second},
+	a.keeper = &local.Keeper{Host: &local.Host{Rehearsal: o.Rehearsal, Wait: 2 * time.Second,
+		Images: &registry.Client{Credentials: o.Credentials}},
 		Aside: filepath.Join(o.State, "replaced"),
 		Now:   time.Now}
 	return a
@@ -446,7 +447,7 @@ func (a *agent) component(ctx context.Context, u *transition.Upkeep, repair bool
 		}
 	}
 	found := a.keeper.Look(ctx, a.Host, u)
-	if repair && (len(found.Differs()) > 0 || found.Stopped) {
+	if repair && (len(found.Differs()) > 0 || found.Stopped || found.ProgramDiffers != "") {
 		done, err := a.keeper.Mend(ctx, a.Host, u, &found)
 		if len(done) > 0 {
 			a.Log.Info("repaired", "component", u.Name, "done", done)

@@ -89,9 +89,11 @@ func (k *Keeper) Look(ctx context.Context, host string, u *transition.Upkeep) Fo
 		if found.Program, err = k.program(k.Host.place(host, u.Program)); err != nil {
 			problems = append(problems, err)
 		}
-		if u.ProgramSHA256 != "" && found.Program != "" && found.Program != u.ProgramSHA256 {
-			found.ProgramDiffers = fmt.Sprintf("%s: has the SHA-256 %s, and the plan %s: transitions alone replace "+
-				"programs", u.Program, found.Program, u.ProgramSHA256)
+		if _, err := os.Lstat(k.Host.place(host, u.Program)); u.ProgramSHA256 != "" && errors.Is(err, fs.ErrNotExist) {
+			found.ProgramDiffers = u.Program + ": is not there"
+		} else if u.ProgramSHA256 != "" && found.Program != "" && found.Program != u.ProgramSHA256 {
+			found.ProgramDiffers = fmt.Sprintf("%s: has the SHA-256 %s, and the plan %s", u.Program, found.Program,
+				u.ProgramSHA256)
 		}
 	}
 	if u.Unit != "" && k.Host.Rehearsal == "" {
@@ -178,6 +180,13 @@ func (k *Keeper) Mend(ctx context.Context, host string, u *transition.Upkeep, fo
 			restart = restart || slices.ContainsFunc(u.Start, func(s transition.File) bool { return s.Path == f.Path })
 		}
 	}
+	if len(problems) == 0 && u.Binary != nil && u.Unit != "" && found.ProgramDiffers != "" {
+		if err := k.putProgram(ctx, host, u); err != nil {
+			problems = append(problems, err)
+		} else {
+			done, restart = append(done, "put program "+u.Program), true
+		}
+	}
 	if u.Unit == "" || k.Host.Rehearsal != "" || !restart && !found.Stopped || len(problems) > 0 {
 		return done, errors.Join(problems...)
 	}
@@ -187,6 +196,26 @@ func (k *Keeper) Mend(ctx context.Context, host string, u *transition.Upkeep, fo
 		}
 	}
 	return append(done, "restarted "+u.Unit), nil
+}
+
+// putProgram puts the program of a unit into its place, from where the plan has it, and keeps what was there beside it.
+// The unit is stopped while that is exchanged, and no sooner: where it cannot be had, what runs goes on.
+func (k *Keeper) putProgram(ctx context.Context, host string, u *transition.Upkeep) error {
+	staged := *u.Binary
+	staged.Path += ".next"
+	if err := k.Host.putProgram(ctx, host, &staged); err != nil {
+		return err
+	}
+	fetched := k.Host.place(host, staged.Path)
+	defer os.Remove(fetched) //nolint:errcheck // it is a copy; the next one is put over it
+	if k.Host.Rehearsal == "" {
+		if err := systemctl(ctx, "stop", u.Unit); err != nil {
+			return err
+		}
+	}
+	placed := *u.Binary
+	placed.Image, placed.File = "", staged.Path
+	return k.Host.putProgram(ctx, host, &placed)
 }
 
 // mostKept is how many contents of one path are kept in Aside: the first one, which is what there was before anything

@@ -72,3 +72,76 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestProgramsArePutBack: a program that is another one than the plan has, or is gone, is put back from where the plan
+// has it, and what was there stays beside it. Where that has another digest, or is not there, nothing is changed.
+func TestProgramsArePutBack(t *testing.T) {
+	root := t.TempDir()
+	k := &Keeper{Host: &Host{Rehearsal: root}, Aside: filepath.Join(root, "replaced"), Now: time.Now}
+	const program, source = "/opt/kubernetes/1.36.3/bin/kube-apiserver", "/mnt/releases/kube-apiserver"
+	at := func(name string) string { return k.Host.place("cp-1", name) }
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(at(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at(name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(source, "good")
+	sum := digest([]byte("good"))
+	u := &transition.Upkeep{Name: "kube-apiserver-modern", Unit: "kube-apiserver-modern.service", Program: program,
+		ProgramSHA256: sum, Binary: &transition.Binary{Path: program, SHA256: sum, File: source}}
+	if err := u.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	mend := func() ([]string, error) {
+		t.Helper()
+		found := k.Look(t.Context(), "cp-1", u)
+		if found.ProgramDiffers == "" {
+			t.Fatalf("%+v: the program does not differ", found)
+		}
+		return k.Mend(t.Context(), "cp-1", u, &found)
+	}
+	is := func(want string) {
+		t.Helper()
+		if text, err := os.ReadFile(at(program)); err != nil || string(text) != want {
+			t.Errorf("the program is %q, %v; want %q", text, err, want)
+		}
+		if left, err := filepath.Glob(at(program) + ".*"); err != nil || len(left) > 0 {
+			t.Errorf("%q are left, %v", left, err)
+		}
+	}
+	write(program, "bad")
+	if done, err := mend(); err != nil || len(done) != 1 {
+		t.Errorf("%q, %v", done, err)
+	}
+	is("good")
+	if kept, err := os.ReadFile(asideOf(at(program), digest([]byte("bad")))); err != nil || string(kept) != "bad" {
+		t.Errorf("what was there: %q, %v", kept, err)
+	}
+	if found := k.Look(t.Context(), "cp-1", u); found.ProgramDiffers != "" {
+		t.Error(found.ProgramDiffers)
+	}
+	if err := os.Remove(at(program)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mend(); err != nil {
+		t.Error(err)
+	}
+	is("good")
+	write(program, "worse")
+	write(source, "another release")
+	if done, err := mend(); err == nil || len(done) > 0 {
+		t.Errorf("from a source of another digest: %q", done)
+	}
+	is("worse")
+	if err := os.Remove(at(source)); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := mend(); err == nil || len(done) > 0 {
+		t.Errorf("from no source: %q", done)
+	}
+	is("worse")
+}
