@@ -3,7 +3,6 @@ package kubever
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 )
 
@@ -326,15 +325,7 @@ func decodeBehaviours() []BehaviourFact {
 	var facts []BehaviourFact
 	for _, r := range readTable("behaviours.tsv", 5) {
 		b := BehaviourFact{Name: r.text(0), Minors: r.ranges(1), Meaning: r.text(3), Source: r.text(4),
-			firstPatch: make(map[Minor]int)}
-		for _, word := range r.words(2) {
-			minor, patch, _ := strings.Cut(word, "=")
-			n, err := strconv.Atoi(patch)
-			if err != nil {
-				r.fail("%q: want minor=patch", word)
-			}
-			b.firstPatch[r.parseMinor(minor)] = n
-		}
+			firstPatch: r.patches(2)}
 		facts = append(facts, b)
 	}
 	return facts

@@ -12,7 +12,8 @@ type GateFact struct {
 	Source string
 
 	states []during[GateState]
-	first  []during[GateState] // in the .0 release, where it is another
+	first  []during[GateState] // in the first patch releases, where it is another
+	since  map[Minor]int       // the patch release that ends what first and lateIn say
 	only   map[string]Ranges   // component -> minors, for gates that not every component registers
 	lateIn Ranges
 }
@@ -28,10 +29,11 @@ type GateState struct {
 // At returns the gate's state at the minor; false when the minor does not know the gate and refuses its name.
 func (g GateFact) At(m Minor) (GateState, bool) { return at(g.states, m) }
 
-// In is At for one release: the .0 release of some minors has another state than the later ones, or does not know the
-// gate. A version without a patch counts as the last.
+// In is At for one release: the first patch releases of some minors have another state than the later ones, or do not
+// know the gate. Where the tables do not name the patch release that changed it, that counts as the one after .0. A
+// version without a patch counts as the last.
 func (g GateFact) In(v Version) (GateState, bool) {
-	if v.HasPatch && v.Patch == 0 {
+	if v.HasPatch && v.Patch < max(1, g.since[v.Minor]) {
 		if g.lateIn.Has(v.Minor) {
 			return GateState{}, false
 		}
@@ -66,12 +68,12 @@ func decodeGates() map[string]GateFact {
 			states: gateStates(r, 2),
 		}
 	}
-	for _, r := range readTable("gates-first.tsv", 2) {
+	for _, r := range readTable("gates-first.tsv", 3) {
 		gate, ok := gates[r.text(0)]
 		if !ok {
 			r.fail("no gate %s", r.text(0))
 		}
-		gate.first = gateStates(r, 1)
+		gate.first, gate.since = gateStates(r, 1), r.patches(2)
 		gates[gate.Name] = gate
 	}
 	for _, r := range readTable("gates-only.tsv", 3) {

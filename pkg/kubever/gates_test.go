@@ -2,7 +2,7 @@ package kubever
 
 import "testing"
 
-// A gate is that of the release: some .0 releases have another state than the later ones of their minor.
+// A gate is that of the release: the first patch releases of some minors have another state than the later ones.
 func TestGatesOfFirstReleases(t *testing.T) {
 	for _, test := range []struct {
 		gate, version string
@@ -20,6 +20,14 @@ func TestGatesOfFirstReleases(t *testing.T) {
 		{"OrderedNamespaceDeletion", "1.30.0", GateState{}, false},
 		{"SchedulerAsyncAPICalls", "1.35.0", GateState{Stage: "BETA", Default: true}, true},
 		{"SchedulerAsyncAPICalls", "1.36.0", GateState{Stage: "BETA"}, true},
+		{"EventedPLEG", "1.27.9", GateState{Stage: "BETA"}, true},
+		{"EventedPLEG", "1.27.10", GateState{Stage: "ALPHA"}, true},
+		{"MaxUnavailableStatefulSet", "1.35.3", GateState{Stage: "BETA", Default: true}, true},
+		{"MaxUnavailableStatefulSet", "1.35.4", GateState{Stage: "BETA"}, true},
+		{"OrderedNamespaceDeletion", "1.31.6", GateState{}, false},
+		{"OrderedNamespaceDeletion", "1.31.7", GateState{Stage: "BETA"}, true},
+		{"ValidateProxyRedirects", "1.12.0", GateState{}, false},
+		{"ValidateProxyRedirects", "1.12.2", GateState{Stage: "ALPHA"}, true},
 	} {
 		v, err := Parse(test.version)
 		if err != nil {
@@ -40,6 +48,14 @@ func TestGatesOfFirstReleases(t *testing.T) {
 				if last, ok := gate.At(m); !ok || last == first.value || gate.lateIn.Has(m) {
 					t.Errorf("%s in %s.0: %+v, and %+v afterwards", gate.Name, m, first.value, last)
 				}
+			}
+		}
+	}
+	// What came later than .0 is said of gates that have come or changed, and of these alone.
+	for _, gate := range gateTable() {
+		for m := range gate.since {
+			if _, first := at(gate.first, m); !first && !gate.lateIn.Has(m) {
+				t.Errorf("%s: a patch release of %s has changed nothing", gate.Name, m)
 			}
 		}
 	}

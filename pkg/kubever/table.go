@@ -69,6 +69,20 @@ func (r row) text(column int) string {
 // words returns a column as its blank-separated words.
 func (r row) words(column int) []string { return strings.Fields(r.text(column)) }
 
+// patches reads patch releases by their minors, written minor=patch.
+func (r row) patches(column int) map[Minor]int {
+	patches := make(map[Minor]int)
+	for _, word := range r.words(column) {
+		minor, patch, _ := strings.Cut(word, "=")
+		n, err := strconv.Atoi(patch)
+		if err != nil || n < 1 {
+			r.fail("%q: want minor=patch", word)
+		}
+		patches[r.parseMinor(minor)] = n
+	}
+	return patches
+}
+
 // yes reads a column that holds "yes" or "-".
 func (r row) yes(column int) bool {
 	switch r.fields[column] {

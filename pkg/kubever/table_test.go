@@ -41,6 +41,7 @@ var decoders = map[string]func(){
 	"moved.tsv":                func() { decodeMoved() },
 	"handover.tsv":             func() { handOverTable() },
 	"owners.tsv":               func() { decodeOwners() },
+	"patches.tsv":              func() { decodePatches() },
 	"reconcilers.tsv":          func() { decodeReconcilers() },
 	"releases.tsv":             func() { decodeReleases() },
 	"resources.tsv":            func() { decodeResources() },

@@ -11,7 +11,7 @@ import (
 func all() []rule {
 	list := slices.Concat(storedRules(), addressRules(), collectorRules(), controllerRules(), argumentRules(),
 		identityRules(), policyRules(), writerRules(), storageRules(), podRules(), ownRules(), adoptedRules(),
-		nodeRules(), gatewayRules())
+		nodeRules(), gatewayRules(), patchRules())
 	for i := range list {
 		list[i].Engine = finding.Plans
 	}
