@@ -88,6 +88,12 @@ func TestEvidenceNamesTestsThatExist(t *testing.T) {
 			t.Errorf("%s: a test does the damage, and its evidence does not say what was seen", rule.ID)
 		}
 	}
+	// A plan that is refused for a rule alone was run, and did what the rule says.
+	for _, rule := range Rules() {
+		if rule.Engine == finding.Plans && rule.Severity == finding.Error && len(rule.Evidence.Damage) == 0 {
+			t.Errorf("%s: no test of test/e2e does the damage that it forbids", rule.ID)
+		}
+	}
 	if named < 10 {
 		t.Errorf("%d tests are named as evidence, want more", named)
 	}

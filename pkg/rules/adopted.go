@@ -43,6 +43,8 @@ func adoptedRules() []rule {
 				"to an object.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "a rule of our own, from the files of the plan",
+				Seen:       "1.36.3 exits with `no such file or directory`",
+				Damage:     []string{"TestArgumentsThatTheirPlanForbids"},
 				Prevention: []string{"TestAnAdoptedControlPlaneStarts"}},
 			Bad: unprovidedFile.String(), Good: providedFile.String(),
 		}, unprovidedFiles},
@@ -78,9 +80,12 @@ func adoptedRules() []rule {
 				"keeps its controller manager as it is, with the collectors that the plan switches off, and its lock " +
 				"may pass to that one at any time.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "a rule of our own, from the arguments of the running legacy side"},
-			Bad:      running("apiserver-count=3").String(),
-			Good:     running("apiserver-count=1").String(),
+			Evidence: finding.Evidence{Read: "a rule of our own, from the arguments of the running legacy side",
+				Damage: []string{"TestHostsAndNodesThatTheirPlanForbids"},
+				Seen: "when the lock passed from the plan's manager of 1.15.12 to one with the default controllers, as " +
+					"on a host that the plan does not have, that one deleted the pods of Deployments of 1.36.3"},
+			Bad:  running("apiserver-count=3").String(),
+			Good: running("apiserver-count=1").String(),
 		}, missingHosts},
 		{finding.Rule{
 			ID: "FUS255", Title: "Pods do not trust the certificate of the modern API server",
@@ -90,7 +95,10 @@ func adoptedRules() []rule {
 				"modern API server is of the former.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/controller/serviceaccount/tokens_controller.go and " +
-				"pkg/controller/certificates/rootcacertpublisher of 1.36.3; client-go's rest.InClusterConfig"},
+				"pkg/controller/certificates/rootcacertpublisher of 1.36.3; client-go's rest.InClusterConfig",
+				Damage: []string{"TestHostsAndNodesThatTheirPlanForbids"},
+				Seen: "the bundle in a token secret of 1.15.12 was that of its --root-ca-file, and with it the " +
+					"certificate of 1.36.3 was signed by an unknown authority"},
 			Bad:  twoAuthorities("/etc/kubernetes/pki/server-ca.crt").String(),
 			Good: twoAuthorities("/etc/kubernetes/pki/ca.crt").String(),
 		}, untrustedByPods},

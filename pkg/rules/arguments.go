@@ -25,7 +25,9 @@ func argumentRules() []rule {
 				"objects stay in the default store.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "storage_factory.go and AddCohabitatingResources of every minor",
-				Seen: "1.36.3 accepts events.k8s.io/events and unknown groups, and keeps events where they were"},
+				Damage: []string{"TestArgumentsThatTheirPlanForbids"},
+				Seen: "1.36.3 accepts events.k8s.io/events and unknown groups, and keeps events where they were; " +
+					"1.10.13 kept a Deployment where it was in spite of an entry for extensions"},
 			Bad:  legacyServer("etcd-servers-overrides=extensions/deployments#http://10.0.0.11:2379").String(),
 			Good: legacyServer("etcd-servers-overrides=apps/deployments#http://10.0.0.11:2379").String(),
 		}, func(p *plan.Plan) []finding.Finding { return legacyOverrides(p, true) }},
@@ -37,7 +39,8 @@ func argumentRules() []rule {
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "apiserver options/etcd.go of 1.8, 1.15, 1.24 and 1.36; " +
 				"kubernetes#81508", Seen: "1.36.3 accepts and ignores overrides of CRDs, custom resources, " +
-				"APIServices, serviceipallocations and unknown groups"},
+				"APIServices, serviceipallocations and unknown groups, and 1.10.13 one of CRDs",
+				Damage: []string{"TestArgumentsThatTheirPlanForbids"}},
 			Bad: legacyServer(
 				"etcd-servers-overrides=apiextensions.k8s.io/customresourcedefinitions#http://10.0.0.11:2379").String(),
 			Good: legacyServer("etcd-servers-overrides=/events#http://10.0.0.11:2379").String(),
@@ -107,7 +110,9 @@ func argumentRules() []rule {
 				"plugin. Some flags were added by a patch release: earlier releases of the minor refuse them.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "the flag sets of every minor, equal to what real 1.6.13, 1.10.13, " +
-				"1.15.12 and 1.36.3 accept"},
+				"1.15.12 and 1.36.3 accept",
+				Damage: []string{"TestArgumentsThatTheirPlanForbids"},
+				Seen:   "1.36.3 exits with `unknown flag`"},
 			Bad:  example{modernServer: args("audit-log-paht=/var/log/audit.log")}.String(),
 			Good: example{modernServer: args("audit-log-path=/var/log/audit.log")}.String(),
 		}, unknownArguments},

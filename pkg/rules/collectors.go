@@ -72,8 +72,9 @@ func collectorRules() []rule {
 				"and a garbage collector deletes its dependents.",
 			Legacy: kubever.Range{From: 6, To: 12}, Modern: kubever.Range{From: 6, To: 12}, Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen: "with two of three etcd members gone 1.6.13 answers 404 within 1 ms for an object that exists; " +
-					"1.10.13 does not answer",
+				Seen: "with two of three etcd members gone 1.6.13, and 1.10.13 with the flag off, answer 404 for an " +
+					"object that exists; 1.10.13 with its default does not answer",
+				Damage: []string{"TestReadsOfAStaleMember"},
 				Read: "storage/etcd3/store.go and server/options/etcd.go of apiserver 1.6.13, 1.8.15, 1.9.11, " +
 					"1.10.13 and 1.15.12",
 			},

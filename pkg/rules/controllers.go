@@ -97,10 +97,15 @@ func controllerRules() []rule {
 			ID: "FUS085", Title: "Two cronjob controllers over the same CronJobs",
 			Why: "The cronjob controller of 1.21 and later names a job by the minute of its schedule, older ones by " +
 				"the second: of one of each, both create a job for every schedule. Two that name jobs alike create " +
-				"each once, and write each other's status.",
+				"each once, and write each other's status. Where the modern one stores CronJobs in a version that " +
+				"the legacy side cannot decode, as from 1.22 on beside 1.20 and older, its first status ends the " +
+				"legacy side's lists of CronJobs.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/controller/cronjob/utils.go of 1.10.13, 1.15.12, 1.20.15, 1.21.14 " +
-				"and 1.36.3"},
+				"and 1.36.3",
+				Damage: []string{"TestHostsAndNodesThatTheirPlanForbids"},
+				Seen: "beside 1.15.12, 1.36.3 wrote the status of a CronJob when its first job was due: 1.15.12 " +
+					"listed none any more, and created no job"},
 			Bad: example{legacy: "1.20.15", modernManager: run("cronjob-controller,job-controller"),
 				more: `owners: [{resources: [cronjobs.batch, jobs.batch], owner: legacy}]`}.String(),
 			Good: example{legacy: "1.20.15"}.String(),
@@ -319,12 +324,18 @@ func modernHeartbeats(p *plan.Plan) []finding.Finding {
 	return found
 }
 
-// doubledCronJobs judges two cronjob controllers over the same objects by how they name jobs.
+// doubledCronJobs judges two cronjob controllers over the same objects by how they name jobs, and by whether the legacy
+// one can still read a CronJob of which the modern one has written the status.
 func doubledCronJobs(p *plan.Plan) []finding.Finding {
 	d := doubled{[]string{"cronjob-controller"}, "cronjobs", "each creates a job for every schedule, of another name",
 		finding.Error}
-	if byMinute := kubever.BehaviourCronJobMinuteNames; kubever.Behaves(byMinute, p.Legacy.Version.Minor) ==
-		kubever.Behaves(byMinute, p.Modern.Version.Minor) {
+	byMinute := kubever.BehaviourCronJobMinuteNames
+	row := p.Resource(d.key)
+	switch {
+	case row != nil && row.Poisons(pair.Modern, row.Modern.StoredAs):
+		d.does = fmt.Sprintf("the modern one stores what it writes of their status as %s, and the legacy side can list "+
+			"none of them any more", row.Modern.StoredAs)
+	case kubever.Behaves(byMinute, p.Legacy.Version.Minor) == kubever.Behaves(byMinute, p.Modern.Version.Minor):
 		d.does, d.severity = "both give the job of a schedule one name, so that it runs once, and write each other's "+
 			"status", finding.Warning
 	}

@@ -153,7 +153,10 @@ func (p Pair) mark() string {
 func legend(pairs []Pair) string {
 	titles := map[string]string{}
 	for _, r := range all() {
-		titles[r.ID] = r.Title
+		titles[r.ID] = r.Title + ", from the facts"
+		if tests := r.Evidence.Damage; len(tests) > 0 {
+			titles[r.ID] = r.Title + ", seen in " + strings.Join(tests, ", ")
+		}
 	}
 	var lines []string
 	possible, ran := 0, 0
@@ -186,7 +189,10 @@ func MatrixPage() (string, error) {
 	b.WriteString("# Which versions can live together\n\nFor every pair of versions, whether the plan that " +
 		"`fusionctl init` starts from is\nwithout errors, and if not, the rule that stands in the way " +
 		"([rules](rules/README.md)).\n`fusionctl check --matrix --layout split|shared` prints it. Your spec may need " +
-		"less,\nor more: `fusionctl check` reports it.\n")
+		"less,\nor more: `fusionctl check` reports it.\n\nThe mark says how that is known: `run`, real servers of " +
+		"both versions did it; `ok`, it\nfollows from the facts about both; a number, the rule forbids it, and the " +
+		"legend says which\ntests did the damage with real servers, or that it follows from the facts; `no`, it " +
+		"cannot be\nplanned, from the facts. [Evidence](evidence.md) lists what each test saw of which versions.\n")
 	for _, layout := range spec.Layouts {
 		pairs, err := Matrix(spec.Layout(layout))
 		if err != nil {

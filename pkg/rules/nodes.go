@@ -22,6 +22,7 @@ func nodeRules() []rule {
 				"reads as well, and it can no longer list the whole resource.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/volume/csi/csi_plugin.go of 1.15 to 1.17; pkg/kubelet of 1.6 to 1.36",
+				Damage: []string{"TestHostsAndNodesThatTheirPlanForbids"},
 				Seen: "kubelet 1.36.3 wrote its CSINode through 1.36.3 into the store that 1.15.12 reads: every list " +
 					"of csinodes at 1.15.12 failed"},
 			Bad: example{kubelet: modernNodes,
@@ -37,7 +38,8 @@ func nodeRules() []rule {
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "plugin/pkg/auth/authorizer/node and " +
 				"plugin/pkg/admission/noderestriction of 1.8 to 1.36",
-				Seen: "a node whose kubelet 1.36.3 had no permissions at 1.36.3 was NotReady after 38 s"},
+				Damage: []string{"TestHostsAndNodesThatTheirPlanForbids"},
+				Seen:   "a node whose kubelet 1.36.3 had no permissions at 1.36.3 was NotReady after 38 s"},
 			Bad:  example{kubelet: modernNodes, modernServer: args("authorization-mode=ABAC")}.String(),
 			Good: example{kubelet: modernNodes}.String(),
 		}, rightsOfKubelets},

@@ -20,7 +20,7 @@ func TestCronJobControllersThatNameJobsAlike(t *testing.T) {
 		want                        finding.Severity
 		says                        string
 	}{
-		{"1.20.15", "1.36.3", "cronjob-controller,job-controller", finding.Error, "creates a job for every schedule"},
+		{"1.20.15", "1.36.3", "cronjob-controller,job-controller", finding.Error, "can list none of them any more"},
 		{"1.15.12", "1.21.14", "cronjob,job", finding.Error, "creates a job for every schedule"},
 		{"1.24.17", "1.36.3", "cronjob-controller,job-controller", finding.Warning, "one name"},
 		{"1.10.13", "1.15.12", "cronjob,job", finding.Warning, "one name"},

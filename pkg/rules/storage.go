@@ -22,7 +22,8 @@ func storageRules() []rule {
 		Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 		Evidence: finding.Evidence{
 			Seen: "1.36.3 with --emulated-version=kube=1.33 accepts gates that it refuses otherwise and writes the " +
-				"ClusterIP bitmap again",
+				"ClusterIP bitmap again; 1.10.13 stored a role as --storage-versions said",
+			Damage: []string{"TestArgumentsThatTheirPlanForbids"},
 			Read: "storage_factory.go and pkg/kubeapiserver/options/storage_versions.go of 1.6 to 1.13; " +
 				"default_storage_factory_builder.go of 1.10 to 1.36",
 		},

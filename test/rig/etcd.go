@@ -369,6 +369,12 @@ func (e *Etcd) Client() *clientv3.Client {
 	return e.client
 }
 
+// ClientOf is a client of some members. The caller closes it.
+func (e *Etcd) ClientOf(urls ...string) *clientv3.Client {
+	e.rig.t.Helper()
+	return e.clientOf(urls...)
+}
+
 func (e *Etcd) clientOf(urls ...string) *clientv3.Client {
 	e.rig.t.Helper()
 	config, err := e.rig.PKI.clientTLS("rig")

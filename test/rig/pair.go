@@ -306,6 +306,24 @@ func (p *Pair) LegacyManagerArg(name string) (string, bool) {
 	return p.Plan.ComponentsOf(pair.Legacy, kubever.ControllerManager)[0].Arg(name)
 }
 
+// Args are the arguments of a side's component on this machine.
+func (p *Pair) Args(side pair.Side, component string) []string {
+	p.rig.t.Helper()
+	return p.args(p.Plan.ComponentsOf(side, component)[0])
+}
+
+// PassLegacyLock stops the legacy controller manager and starts that of another host, which the plan does not have: it
+// runs with its version's own default of --controllers.
+func (p *Pair) PassLegacyLock() {
+	p.rig.t.Helper()
+	p.LegacyManager.Stop()
+	p.NaiveLegacyManager()
+	// the one that was stopped holds the lock for a while
+	args := append(p.Args(pair.Legacy, kubever.ControllerManager), "--leader-elect=false")
+	p.LegacyManager = p.rig.StartControllerManager("controller-manager-elsewhere", p.Plan.Legacy.Version.Minor, args)
+	p.LegacyManager.WaitReady()
+}
+
 // StartLegacy starts the legacy side and waits for it.
 func (p *Pair) StartLegacy() {
 	p.rig.t.Helper()
