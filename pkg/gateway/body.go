@@ -3,22 +3,26 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"mime"
 	"net/http"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
+	"github.com/kubefusion/fusionctl/pkg/convert"
 )
 
 const applyPatch = "application/apply-patch+yaml"
 
 // readBody reads the body of a request, as JSON. The kind is its content type.
-func readBody(w http.ResponseWriter, r *http.Request, c *exchange, memory *webserver.Reservation) (body []byte,
-	kind string, err error) {
+func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
+	memory *webserver.Reservation) (body []byte, kind string, err error) {
 	release, err := c.reading.Take(r.Context())
 	if err != nil {
 		busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
@@ -48,14 +52,40 @@ func readBody(w http.ResponseWriter, r *http.Request, c *exchange, memory *webse
 		if kind == "application/yaml" {
 			kind = "application/json"
 		}
+	case kind == runtime.ContentTypeProtobuf:
+		if body, err = g.protobufToJSON(r.Context(), body, memory); err != nil {
+			return nil, "", err
+		}
+		kind = "application/json"
 	case kind != "application/json" && !strings.HasSuffix(kind, "+json"):
 		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"objects that are merged or converted are written as application/json or application/yaml, not as %q", kind)
+			"objects that are merged or converted are written as application/json, application/yaml or %s, not as %q",
+			runtime.ContentTypeProtobuf, kind)
 	}
 	if err := memory.Grow(r.Context(), webserver.DecodedBytes(body)); err != nil {
 		return nil, "", unread(err)
 	}
 	return body, kind, nil
+}
+
+// protobufToJSON reads a message of a kind that Kubernetes 1.36 has. Clients of typed objects write them so.
+func (g *Gateway) protobufToJSON(ctx context.Context, body []byte, memory *webserver.Reservation) ([]byte, error) {
+	size, err := convert.ProtobufBytes(body)
+	if err != nil {
+		return nil, badRequest("%v", err)
+	}
+	if err := memory.Grow(ctx, size); err != nil {
+		return nil, unread(err)
+	}
+	object, err := g.messages.DecodeProtobuf(body)
+	var none *convert.UnsupportedError
+	switch {
+	case errors.As(err, &none):
+		return nil, refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "%v", err)
+	case err != nil:
+		return nil, badRequest("%v", err)
+	}
+	return json.Marshal(object.Object)
 }
 
 // yamlToJSON reads a body as API servers do, but for aliases, by which a few bytes are gigabytes of JSON.

@@ -385,7 +385,7 @@ func (b *both) change(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	body, kind, err := readBody(w, b.r, b.exchange, b.memory)
+	body, kind, err := b.readBody(w, b.r, b.exchange, b.memory)
 	if err != nil {
 		return err
 	}
@@ -459,7 +459,7 @@ func (b *both) create(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	body, kind, err := readBody(w, b.r, b.exchange, b.memory)
+	body, kind, err := b.readBody(w, b.r, b.exchange, b.memory)
 	if err != nil {
 		return err
 	}

@@ -171,7 +171,7 @@ func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exch
 	if err != nil {
 		return err
 	}
-	body, kind, err := readBody(w, r, c, memory)
+	body, kind, err := g.readBody(w, r, c, memory)
 	if err != nil {
 		return err
 	}

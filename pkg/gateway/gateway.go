@@ -27,6 +27,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
+	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -81,6 +82,7 @@ type Gateway struct {
 
 	convertingMu sync.Mutex
 	converting   *converting
+	messages     *convert.Converter // of protobuf
 
 	openAPI2 openAPI2
 
@@ -128,6 +130,7 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 	if g.converting.converter, g.converting.conversions, err = Converting(g.converting.rules); err != nil {
 		return nil, err
 	}
+	g.messages = g.converting.converter
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -837,8 +838,10 @@ func TestRequestsByNameGoToTheSideThatHasTheObject(t *testing.T) {
 		"Content-Type: application/merge-patch+json")
 	x.wants("PATCH", collection+"/old", `[{"op":"test","path":"/metadata/annotations/kubefusion.dev~1side",
 		"value":"modern"}]`, http.StatusUnprocessableEntity, "test", "Content-Type: application/json-patch+json")
-	x.wants("PUT", collection+"/old", "k8s\x00", http.StatusUnsupportedMediaType, "",
+	x.wants("PUT", collection+"/old", "k8s\x00", http.StatusBadRequest, "",
 		"Content-Type: application/vnd.kubernetes.protobuf")
+	x.wants("PUT", collection+"/old", "k8s\x00\n\x16\n\x0eexample.com/v1\x12\x04Oven\x12\x00",
+		http.StatusUnsupportedMediaType, "Oven", "Content-Type: application/vnd.kubernetes.protobuf")
 	x.wants("PUT", collection+"/old", `{"a":"`+strings.Repeat("x", limitBytes)+`"}`, http.StatusRequestEntityTooLarge,
 		"")
 	x.wants("DELETE", collection+"/old", "", http.StatusOK, "Success")
@@ -1146,4 +1149,61 @@ func TestBodiesOfOneUserAreBounded(t *testing.T) {
 	const web = `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"web"}}`
 	x.wants("POST", collection, web, http.StatusCreated, "web", "Test-Certificate: bob")
 	x.wants("POST", collection, web, http.StatusTooManyRequests, "are being read")
+}
+
+// Clients of typed objects write them in protobuf, whoever has them, and read JSON.
+func TestWritesInProtobuf(t *testing.T) {
+	x := newFixture(t)
+	const kind = "Content-Type: application/vnd.kubernetes.protobuf"
+	const accepts = "Accept: application/vnd.kubernetes.protobuf,application/json"
+	x.modern.say("POST "+collection, http.StatusCreated, deployment("web", "u"))
+	x.modern.say("GET "+collection+"/web", http.StatusOK, deployment("web", "u"))
+	x.modern.say("DELETE "+collection+"/web", http.StatusOK, `{"kind":"Status","metadata":{},"status":"Success"}`)
+	message := func(object map[string]any) string {
+		body, err := x.gateway.messages.EncodeProtobuf(&unstructured.Unstructured{Object: object})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	web := message(map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{
+		"name": "api", "annotations": map[string]any{"a": "b", merge.SideAnnotation: "modern"}},
+		"spec": map[string]any{"replicas": int64(3)}})
+	x.wants("POST", collection, web, http.StatusCreated, `"web"`, kind, accepts)
+	r, body := x.modern.last(collection)
+	var sent struct {
+		Metadata struct {
+			Name        string
+			Annotations map[string]string
+		}
+		Spec struct{ Replicas int }
+	}
+	if err := json.Unmarshal([]byte(body), &sent); err != nil || r.Header.Get("Content-Type") != "application/json" ||
+		sent.Metadata.Name != "api" || sent.Spec.Replicas != 3 || len(sent.Metadata.Annotations) != 1 {
+		t.Errorf("the side is sent %s %s", r.Header, body)
+	}
+	options := message(map[string]any{"apiVersion": "apps/v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"})
+	x.wants("DELETE", collection+"/web", options, http.StatusOK, "Success", kind, accepts)
+	if _, body := x.modern.last(collection + "/web"); !strings.Contains(body, `"propagationPolicy":"Orphan"`) {
+		t.Errorf("the side is sent %s", body)
+	}
+}
+
+// Discovery has the same documents with a slash at the end; what is behind it is a name, which is not empty.
+func TestSlashesAtTheEnd(t *testing.T) {
+	x := newFixture(t)
+	for _, path := range []string{"/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1"} {
+		plain := x.wants("GET", path, "", http.StatusOK, "kind")
+		for _, view := range []string{"", "/sides/modern"} {
+			got := x.wants("GET", view+path+"/", "", map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[view == ""],
+				"")
+			if view == "" && got != plain {
+				t.Errorf("%s/ is %s, want %s", path, got, plain)
+			}
+		}
+	}
+	for _, path := range []string{"/api/v1/namespaces/", collection + "/", "/apis//", "/apis/apps//", "//", "/version/",
+		"/api/v1//namespaces"} {
+		x.wants("GET", path, "", http.StatusBadRequest, "empty segment")
+	}
 }

@@ -40,7 +40,7 @@ func checkPath(r *http.Request) error {
 		case strings.ContainsFunc(plain, func(r rune) bool { return r < ' ' || r == 0x7f }):
 			return badRequest("the path has a control character")
 		case i >= foreign:
-		case plain == "" && !(last && i == 0):
+		case plain == "" && !(last && (i == 0 || i <= discoveryDepth(segments))):
 			return badRequest("the path has an empty segment")
 		case strings.ContainsAny(plain, `/%\`):
 			return badRequest("the path has a segment with an escaped slash, backslash or percent sign")
@@ -78,6 +78,22 @@ func foreignFrom(segments []string) int {
 		return at + 3
 	}
 	return len(segments)
+}
+
+// discoveryDepth is the index of the last segment that a path of discovery may have behind a slash at its end: /apis/ is
+// /apis, as for API servers.
+func discoveryDepth(segments []string) int {
+	at := 0
+	if len(segments) > 2 && slices.Contains([]string{"clusters", "sides"}, segments[0]) {
+		at = 2
+	}
+	switch segments[at] {
+	case "api":
+		return at + 2
+	case "apis":
+		return at + 3
+	}
+	return 0
 }
 
 func hasDots(text string) bool {
