@@ -1,7 +1,9 @@
 package convert
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -85,6 +87,87 @@ func (v *Conversion) WriteDefaults(wanted func(path string) bool) []Loss {
 	}
 	v.Own()
 	return v.Defaults.Write(v.Out, wanted)
+}
+
+// WriteRequired writes those of the defaults into the result that its version has none for and that a minor's API
+// description requires, and returns their paths.
+func (v *Conversion) WriteRequired(minor kubever.Minor) (paths []string) {
+	known := v.converter.shapeIn(v.Out.GroupVersionKind(), minor)
+	if v.Defaults == nil || known == nil {
+		return nil
+	}
+	var required []differingField
+	for _, field := range v.Defaults.fields {
+		last := len(field.at) - 1
+		name, ok := field.at[last].(string)
+		if of := known.to(field.at[:last]); ok && of != nil && field.before != nil && field.now == nil &&
+			kubever.Required(of.typeName, name).Has(minor) {
+			required = append(required, field)
+		}
+	}
+	if len(required) == 0 {
+		return nil
+	}
+	target := v.forms.target
+	for _, field := range required {
+		v.ownAt(field.at)
+		putAt(v.Out.Object, field.at, runtime.DeepCopyJSONValue(field.before))
+		if target != nil && !copyAt(reflect.ValueOf(target), v.Defaults.said, field.at) {
+			target = nil
+		}
+		paths = append(paths, field.text)
+	}
+	if target != nil && v.converter.setDefaults(target, v.Out.GroupVersionKind()) != nil { // of what is in them
+		target = nil
+	}
+	v.forms.target = target
+	return paths
+}
+
+// ownAt makes what leads to a field the result's own, or all of it where that leads through lists.
+func (v *Conversion) ownAt(at path) {
+	if v.forms.owned {
+		return
+	}
+	if slices.ContainsFunc(at, func(part any) bool { _, index := part.(int); return index }) {
+		v.Own()
+		return
+	}
+	v.Out.Object = maps.Clone(v.Out.Object)
+	of := v.Out.Object
+	for _, part := range at[:len(at)-1] {
+		name := part.(string)
+		inner, ok := of[name].(map[string]any)
+		if !ok {
+			return
+		}
+		inner = maps.Clone(inner)
+		of[name], of = inner, inner
+	}
+}
+
+// copyAt sets a field of a Go value to what another of the same type has there; false where it is not to be found.
+func copyAt(into, from reflect.Value, at path) bool {
+	for _, part := range at {
+		if into.Kind() == reflect.Pointer && into.IsNil() {
+			into.Set(reflect.New(into.Type().Elem()))
+		}
+		into, from = reflect.Indirect(into), reflect.Indirect(from)
+		switch part := part.(type) {
+		case string:
+			into, from = fieldNamed(into, part), fieldNamed(from, part)
+		case int:
+			if into.Kind() != reflect.Slice || from.Kind() != reflect.Slice || part >= into.Len() || part >= from.Len() {
+				return false
+			}
+			into, from = into.Index(part), from.Index(part)
+		}
+		if !into.IsValid() || !from.IsValid() {
+			return false
+		}
+	}
+	into.Set(from)
+	return true
 }
 
 // Internal is Converter.Internal of the result, and cheaper the first time: what was read of it is used up.

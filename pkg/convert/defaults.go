@@ -29,6 +29,7 @@ func (c *Converter) Defaults(in, out *unstructured.Unstructured, write bool) ([]
 type DifferingDefaults struct {
 	from, to schema.GroupVersionKind
 	fields   []differingField
+	said     reflect.Value // what the version from makes of the object, as the type of the version to
 }
 
 type differingField struct {
@@ -90,7 +91,7 @@ func (c *Converter) differing(in, out *unstructured.Unstructured, f *forms) (*Di
 			d.field(name, out.Object, was, is)
 		}
 	}
-	return &DifferingDefaults{from: from, to: to, fields: d.fields}, nil
+	return &DifferingDefaults{from: from, to: to, fields: d.fields, said: left}, nil
 }
 
 // after is a result of a route with its defaults: as a whole where that is wanted.
@@ -140,7 +141,7 @@ func fieldNamed(of reflect.Value, name string) reflect.Value {
 	if of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
-	if of.Kind() != reflect.Struct {
+	if !of.IsValid() || of.Kind() != reflect.Struct {
 		return reflect.Value{}
 	}
 	for _, field := range fieldsOf(of.Type()) {

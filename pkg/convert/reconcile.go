@@ -492,6 +492,18 @@ func (s *shape) under(p path) *shape {
 	return s
 }
 
+// to returns the shape of what stands at a path, nil where nothing does.
+func (s *shape) to(p path) *shape {
+	for _, part := range p {
+		if name, ok := part.(string); ok {
+			s = s.at(name)
+		} else {
+			s = s.ofElements()
+		}
+	}
+	return s
+}
+
 // has reports whether the shape has a place for the path.
 func (s *shape) has(p path) bool {
 	for _, part := range p {

@@ -44,6 +44,7 @@ var decoders = map[string]func(){
 	"patches.tsv":              func() { decodePatches() },
 	"reconcilers.tsv":          func() { decodeReconcilers() },
 	"releases.tsv":             func() { decodeReleases() },
+	"required.tsv":             func() { decodeRequired() },
 	"resources.tsv":            func() { decodeResources() },
 	"short-names.tsv":          func() { decodeShortNames() },
 	"startup.tsv":              func() { decodeStartupWrites() },
@@ -197,6 +198,20 @@ func TestLateValuesAreOfFields(t *testing.T) {
 	}
 	if sctp := LateValues("v1.ServicePort", "protocol")["SCTP"]; sctp.Has(18) || !sctp.Has(19) {
 		t.Errorf("SCTP is accepted by %v, want 1.19 and later", sctp)
+	}
+}
+
+// Every required field is one that its minors know.
+func TestRequiredFieldsAreKnown(t *testing.T) {
+	for at, minors := range requiredTable() {
+		for _, m := range Minors() {
+			if minors.Has(m) && FieldType(at.typeName, at.field, m) == "" {
+				t.Errorf("required.tsv: %s has no field %s.%s", m, at.typeName, at.field)
+			}
+		}
+	}
+	if rules := Required("rbac.v1.Role", "rules"); !rules.Has(10) || rules.Has(15) {
+		t.Errorf("rules of a Role are required in %v, want up to 1.14", rules)
 	}
 }
 

@@ -95,6 +95,9 @@ func Complete(conversion *convert.Conversion, minor kubever.Minor) (Completed, e
 			done.Changes, done.Losses = completeDefinition(in.Object, out.Object)
 		}
 	}
+	for _, path := range conversion.WriteRequired(v.minor) {
+		done.Changes = append(done.Changes, v.writes(path))
+	}
 	judged, err := v.judge(out)
 	if err != nil {
 		return done, err
@@ -402,12 +405,16 @@ func (v *validation) fill(was judgement) (changes []Change, now judgement, err e
 		}
 	}
 	v.conversion.Replace(filled.Object)
-	from, to := v.in.GroupVersionKind().GroupVersion(), v.out.GroupVersionKind().GroupVersion()
 	for _, path := range helpful {
-		changes = append(
-			changes, Change{Path: path, Meaning: fmt.Sprintf("%s defaults it, %s requires it", from, to)})
+		changes = append(changes, v.writes(path))
 	}
 	return changes, now, nil
+}
+
+// writes is the change that a default of the old version is written.
+func (v *validation) writes(path string) Change {
+	from, to := v.in.GroupVersionKind().GroupVersion(), v.out.GroupVersionKind().GroupVersion()
+	return Change{Path: path, Meaning: fmt.Sprintf("%s defaults it, %s requires it", from, to)}
 }
 
 // with is the object with the defaults of these fields, and what is refused of it.
