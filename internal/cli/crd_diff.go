@@ -76,34 +76,50 @@ func runCRDDiff(ctx context.Context, req crdDiffRequest, streams Streams) error 
 	if err := checkStdinOnce([]string{req.old, req.new}); err != nil {
 		return err
 	}
-	after, err := readDefinitions(streams, req.new)
+	document, compared, err := req.compare(ctx, streams)
 	if err != nil {
 		return err
 	}
-	before, err := req.before(ctx, streams, after)
-	if err != nil {
-		return err
-	}
-	document := crdDiffDocument{Schema: "fusionctl/crd-diff/v1", Findings: []finding.Finding{}}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if now, ok := after[name]; ok {
-			document.Findings = append(document.Findings, migrate.Diff(before[name], now)...)
-		} else {
-			document.Findings = append(document.Findings, migrate.Removed(before[name]))
-		}
-	}
-	finding.Sort(document.Findings)
-	document.Summary = finding.Summarize(document.Findings)
-	if err := printCRDDiff(streams.Out, req.output, document, len(after)); err != nil {
+	if err := printCRDDiff(streams.Out, req.output, document, compared); err != nil {
 		return err
 	}
 	return attention(document.Findings, req.failOn)
 }
 
+// compare finds what breaks, and counts the new CRDs. A terminal shows how far it is: schemas may have megabytes.
+func (r *crdDiffRequest) compare(ctx context.Context, streams Streams) (crdDiffDocument, int, error) {
+	progress := &stepProgress{noun: "CRDs", between: "reading CRDs"}
+	defer drawLine(streams.Err, progress.line)()
+	document := crdDiffDocument{Schema: "fusionctl/crd-diff/v1", Findings: []finding.Finding{}}
+	after, err := readDefinitions(streams, r.new)
+	if err != nil {
+		return document, 0, err
+	}
+	before, err := r.before(ctx, streams, after, progress)
+	if err != nil {
+		return document, 0, err
+	}
+	for i, name := range slices.Sorted(maps.Keys(before)) {
+		if err := ctx.Err(); err != nil {
+			return document, 0, err
+		}
+		if now, ok := after[name]; ok {
+			document.Findings = append(document.Findings, migrate.Diff(before[name], now)...)
+		} else {
+			document.Findings = append(document.Findings, migrate.Removed(before[name]))
+		}
+		progress.reach("compared", int64(i+1), int64(len(before)))
+	}
+	finding.Sort(document.Findings)
+	document.Summary = finding.Summarize(document.Findings)
+	return document, len(after), nil
+}
+
 // before is what the new CRDs are compared with. Of a cluster it is the CRDs of the same names: what else it has is no
 // matter of the file's.
-func (r *crdDiffRequest) before(ctx context.Context, streams Streams, after map[string]*migrate.Definition) (
-	map[string]*migrate.Definition, error) {
+func (r *crdDiffRequest) before(
+	ctx context.Context, streams Streams, after map[string]*migrate.Definition, progress *stepProgress,
+) (map[string]*migrate.Definition, error) {
 	if r.old != "" {
 		return readDefinitions(streams, r.old)
 	}
@@ -116,7 +132,8 @@ func (r *crdDiffRequest) before(ctx context.Context, streams Streams, after map[
 		return nil, badInput(err, "")
 	}
 	before := map[string]*migrate.Definition{}
-	for name := range after {
+	for i, name := range slices.Sorted(maps.Keys(after)) {
+		progress.reach("fetched", int64(i), int64(len(after)))
 		switch d, err := server.Definition(ctx, name); {
 		case errors.Is(err, live.ErrNoDefinition): // it is new
 		case err != nil:
