@@ -3,7 +3,6 @@ package webserver
 import (
 	"context"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -12,7 +11,9 @@ import (
 const (
 	// heapFloorBytes is what heap and stacks may grow to whatever lives of it: a small heap would be collected again
 	// and again.
-	heapFloorBytes = 96 << 20
+	heapFloorBytes = 64 << 20
+	// heapLook is how often it is looked at whether there was a collection.
+	heapLook = 100 * time.Millisecond
 	// heapRest is how long a process rests before it gives back what it does not need.
 	heapRest = 10 * time.Second
 	// heapRestBytes is how much that has to be.
@@ -20,7 +21,7 @@ const (
 )
 
 // PaceHeap keeps a server small that holds thousands of connections, and quick while it holds few, until the context
-// ends. Go lets a heap grow to twice what lives in it; this lets it grow to 96 MiB, and beyond that by a quarter. What
+// ends. Go lets a heap grow to twice what lives in it; this lets it grow to 64 MiB, and beyond that by a quarter. What
 // is not needed when nothing has been collected for ten seconds goes back to the system. It does nothing where the
 // environment says how to collect, by GOGC or GOMEMLIMIT.
 func PaceHeap(ctx context.Context) {
@@ -28,24 +29,25 @@ func PaceHeap(ctx context.Context) {
 		return
 	}
 	p := &heapPacer{}
-	p.adjust()
-	p.arm(ctx)
-	ticker := time.NewTicker(heapRest)
+	// A finalizer would run after each collection, but on a busy machine long after it: when the next one is near.
+	ticker := time.NewTicker(heapLook)
 	defer ticker.Stop()
 	defer debug.SetGCPercent(defaultPercent)
-	cycles := uint64(0)
+	cycles, since := uint64(0), time.Now()
 	for {
+		h := readHeap()
+		switch {
+		case h.cycles != cycles || p.percent == 0:
+			p.adjust(h)
+			cycles, since = h.cycles, time.Now()
+		case time.Since(since) > heapRest && h.idle():
+			debug.FreeOSMemory()
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		h := readHeap()
-		if h.cycles == cycles && h.idle() {
-			debug.FreeOSMemory()
-			h = readHeap()
-		}
-		cycles = h.cycles
 	}
 }
 
@@ -55,18 +57,8 @@ const defaultPercent = 100
 // heapPacer sets GOGC after each collection.
 type heapPacer struct{ percent int }
 
-// arm has the next collection adjust GOGC: a finalizer runs after it.
-func (p *heapPacer) arm(ctx context.Context) {
-	runtime.SetFinalizer(&struct{ p *heapPacer }{p}, func(*struct{ p *heapPacer }) {
-		if ctx.Err() == nil {
-			p.adjust()
-			p.arm(ctx)
-		}
-	})
-}
-
-func (p *heapPacer) adjust() {
-	percent := readHeap().percent()
+func (p *heapPacer) adjust(h heap) {
+	percent := h.percent()
 	if difference := percent - p.percent; difference*8 < p.percent && -difference*8 < p.percent {
 		return // to set it stops the world
 	}
