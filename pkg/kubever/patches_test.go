@@ -37,7 +37,8 @@ func TestPatchFaults(t *testing.T) {
 			if last, err := Parse(Release(m)); err != nil || len(PatchFaults(f.Component, last)) > 0 {
 				t.Errorf("%s: %s of %s still has a fault: %v", f.Source, f.Component, Release(m), err)
 			}
-			if state, known := Gate(f.Gate).In(Version{Minor: m, HasPatch: true}); f.Gate != "" && (!known || !state.Default) {
+			state, known := Gate(f.Gate).In(Version{Minor: m, HasPatch: true})
+			if f.Gate != "" && (!known || !state.Default) {
 				t.Errorf("%s is not on in %s.0", f.Gate, m)
 			}
 			if f.Controller != "" {

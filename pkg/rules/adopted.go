@@ -82,8 +82,8 @@ func adoptedRules() []rule {
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "a rule of our own, from the arguments of the running legacy side",
 				Damage: []string{"TestHostsAndNodesThatTheirPlanForbids"},
-				Seen: "when the lock passed from the plan's manager of 1.15.12 to one with the default controllers, as " +
-					"on a host that the plan does not have, that one deleted the pods of Deployments of 1.36.3"},
+				Seen: "when the lock passed from the plan's manager of 1.15.12 to one with the default controllers, " +
+					"as on a host that the plan does not have, that one deleted the pods of Deployments of 1.36.3"},
 			Bad:  running("apiserver-count=3").String(),
 			Good: running("apiserver-count=1").String(),
 		}, missingHosts},

@@ -333,8 +333,8 @@ func doubledCronJobs(p *plan.Plan) []finding.Finding {
 	row := p.Resource(d.key)
 	switch {
 	case row != nil && row.Poisons(pair.Modern, row.Modern.StoredAs):
-		d.does = fmt.Sprintf("the modern one stores what it writes of their status as %s, and the legacy side can list "+
-			"none of them any more", row.Modern.StoredAs)
+		d.does = fmt.Sprintf("the modern one stores what it writes of their status as %s, and the legacy side can "+
+			"list none of them any more", row.Modern.StoredAs)
 	case kubever.Behaves(byMinute, p.Legacy.Version.Minor) == kubever.Behaves(byMinute, p.Modern.Version.Minor):
 		d.does, d.severity = "both give the job of a schedule one name, so that it runs once, and write each other's "+
 			"status", finding.Warning

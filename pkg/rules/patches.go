@@ -11,7 +11,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// patchRules judge the patch releases that a spec names. What plans are computed from holds for the last one of a minor.
+// patchRules judge the patch releases that a spec names. What plans are computed from holds for the last one of a
+// minor.
 func patchRules() []rule {
 	return []rule{{finding.Rule{
 		ID: "FUS258", Title: "A release has a fault that a later patch release mended",

@@ -128,8 +128,9 @@ func (f *converted) goesOnWithoutWebhook(address string) {
 		owner := object{}
 		must(f.t, client.Call(ctx, http.MethodGet, pizzaPaths+"v1/namespaces/demo/pizzas/of-"+side, nil, &owner))
 		must(f.t, client.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/configmaps", object{
-			"metadata": object{"name": "owned-by-" + side, "ownerReferences": []object{{"apiVersion": pizzaGroup + "/v1",
-				"kind": "Pizza", "name": "of-" + side, "uid": owner["metadata"].(object)["uid"]}}}}, nil))
+			"metadata": object{"name": "owned-by-" + side, "ownerReferences": []object{{
+				"apiVersion": pizzaGroup + "/v1", "kind": "Pizza", "name": "of-" + side,
+				"uid": owner["metadata"].(object)["uid"]}}}}, nil))
 	}
 
 	f.webhook.Kill()
@@ -142,7 +143,8 @@ func (f *converted) goesOnWithoutWebhook(address string) {
 			}
 			if err := client.Call(ctx, http.MethodGet, pizzaPaths+"v1"+pizza, nil, nil); rig.Code(err) !=
 				http.StatusInternalServerError {
-				return fmt.Errorf("the pizza of the %s side, converted: %w, want 500", side, errors.Join(err, errNotYet))
+				return fmt.Errorf("the pizza of the %s side, converted: %w, want 500", side,
+					errors.Join(err, errNotYet))
 			}
 			if err := client.Call(ctx, http.MethodGet, demoPods, nil, nil); err != nil {
 				return fmt.Errorf("pods through the %s side: %w", side, err)

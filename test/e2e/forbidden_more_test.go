@@ -82,7 +82,8 @@ func TestArgumentsThatTheirPlanForbids(t *testing.T) {
 		More: access + `  owners:
   - {resources: [priorityclasses.scheduling.k8s.io], owner: shared}
 `,
-		LegacyServerArgs: []string{"runtime-config=scheduling.k8s.io/v1alpha1=true", "storage-versions=rbac.authorization.k8s.io/v1beta1",
+		LegacyServerArgs: []string{"runtime-config=scheduling.k8s.io/v1alpha1=true",
+			"storage-versions=rbac.authorization.k8s.io/v1beta1",
 			fmt.Sprintf("etcd-servers-overrides=extensions/deployments#%s,apiextensions.k8s.io/"+
 				"customresourcedefinitions#%[1]s", elsewhere.URL)},
 		ModernServerArgs: []string{"emulated-version=1.33"},
@@ -176,7 +177,8 @@ func TestHostsAndNodesThatTheirPlanForbids(t *testing.T) {
 `})
 	refused(t, p, "FUS085", "FUS280", "FUS281")
 	refusedWith(t, p, "FUS253", runsAlready...)
-	refusedWith(t, p, "FUS255", slices.Concat(runsAlready, []string{"  layout: split\n", "  layout: split\n  pods: {}\n"})...)
+	refusedWith(t, p, "FUS255", slices.Concat(runsAlready,
+		[]string{"  layout: split\n", "  layout: split\n  pods: {}\n"})...)
 	ctx := t.Context()
 	p.StartLegacy()
 	p.StartModern()
@@ -244,8 +246,8 @@ func TestHostsAndNodesThatTheirPlanForbids(t *testing.T) {
 		"once the lock passes to a legacy host that the plan does not have, its collector deletes the modern side's "+
 			"pods",
 		"a pod that trusts the bundle of another authority cannot connect to the modern API server",
-		"with a cronjob controller on both sides, the status that the modern one writes leaves the legacy side without "+
-			"a list of CronJobs",
+		"with a cronjob controller on both sides, the status that the modern one writes leaves the legacy side "+
+			"without a list of CronJobs",
 		"the CSINode of a kubelet at the modern API server leaves the legacy side without a list of them",
 		"with ABAC alone, a kubelet at the modern API server reads neither its node nor services nor its lease")
 }
