@@ -120,7 +120,7 @@ func (p *placement) rollsStatefulSets() string {
 	}
 	if manager := modern.ControllerManager; manager != nil {
 		gates, _ := lastValue(manager.ExtraArgs, "feature-gates")
-		if _, known := kubever.Gate(gate).At(modern.Version.Minor); known && turnsOff(gates, gate) {
+		if _, known := kubever.Gate(gate).At(modern.Version.Minor); known && TurnsOff(gates, gate) {
 			return fmt.Sprintf("--feature-gates of the modern controllers turns %s off, so that they do not know the "+
 				"revisions that older versions wrote", gate)
 		}
@@ -128,8 +128,8 @@ func (p *placement) rollsStatefulSets() string {
 	return ""
 }
 
-// turnsOff reports whether a list of feature gates ends with one of them off.
-func turnsOff(list, gate string) (off bool) {
+// TurnsOff reports whether the value of --feature-gates turns a gate off: of several entries the last counts.
+func TurnsOff(list, gate string) (off bool) {
 	for _, entry := range splitList(list) {
 		if name, set, _ := strings.Cut(entry, "="); name == gate {
 			on, err := strconv.ParseBool(set)

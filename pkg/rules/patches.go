@@ -2,8 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -35,9 +33,10 @@ func mendedFaults(p *plan.Plan) []finding.Finding {
 			if len(components) == 0 {
 				continue
 			}
+			gates, _ := components[0].Arg("feature-gates")
 			for _, fault := range kubever.PatchFaults(kind, version) {
 				if fault.Controller != "" && !runs(p, side, fault.Controller) ||
-					fault.Gate != "" && gateOff(&components[0], fault.Gate) {
+					fault.Gate != "" && plan.TurnsOff(gates, fault.Gate) {
 					continue
 				}
 				patch, _ := fault.MendedIn(version.Minor)
@@ -51,16 +50,4 @@ func mendedFaults(p *plan.Plan) []finding.Finding {
 		}
 	}
 	return found
-}
-
-// gateOff reports whether a component's arguments end with the gate off.
-func gateOff(c *plan.Component, gate string) (off bool) {
-	list, _ := c.Arg("feature-gates")
-	for _, entry := range splitWords(list) {
-		if name, value, _ := strings.Cut(entry, "="); name == gate {
-			on, err := strconv.ParseBool(value)
-			off = err == nil && !on
-		}
-	}
-	return off
 }
