@@ -64,6 +64,9 @@ func (p *plane) backups(ctx context.Context) (time.Duration, error) {
 		s.Backup = nil
 		meta.RemoveStatusCondition(&s.Conditions, api.ConditionBackedUp)
 		forgetBackup(p.object.Name)
+		if had && !file.Spec.Paused && onHosts(p.record.target()) {
+			return p.Repair, p.stopSaver(ctx)
+		}
 		if had && !file.Spec.Paused {
 			return p.Repair, p.removeBackup(ctx)
 		}
@@ -72,6 +75,9 @@ func (p *plane) backups(ctx context.Context) (time.Duration, error) {
 	schedule, err := spec.ParseSchedule(b.Schedule, b.TimeZone)
 	if err != nil {
 		return 0, fmt.Errorf("spec.backup.schedule: %w", err)
+	}
+	if onHosts(p.record.target()) {
+		return p.backupsOnHosts(ctx, b, schedule)
 	}
 	since := p.Now()
 	if !file.Spec.Paused {

@@ -240,10 +240,10 @@ func (p *plane) upkeep(ctx context.Context, hosts map[string]*api.ControlPlaneHo
 func (p *plane) relieve(ctx context.Context, hosts map[string]*api.ControlPlaneHost) error {
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		h := hosts[name]
-		if h.Spec.Upkeep == nil {
+		if h.Spec.Upkeep == nil && h.Spec.Backup == nil {
 			continue
 		}
-		h.Spec.Upkeep = nil
+		h.Spec.Upkeep, h.Spec.Backup = nil, nil
 		if err := p.Client.Update(ctx, h); err != nil {
 			return fmt.Errorf("host %s: %w", name, err)
 		}

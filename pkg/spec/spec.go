@@ -112,14 +112,17 @@ const (
 // Repairs lists the words, for help texts and validation.
 var Repairs = []string{string(RepairReport), string(RepairMend)}
 
-// Backup says when the stores are saved, by a pod of the control plane, into a volume of its namespace.
+// Backup says when the stores are saved: by a pod of the control plane, into a volume of its namespace, or on hosts by
+// an agent, into a directory there.
 type Backup struct {
 	Schedule string `json:"schedule"`           // five fields of cron: minute, hour, day, month, day of the week
 	TimeZone string `json:"timeZone,omitempty"` // of the schedule, as Europe/Berlin; default UTC
 	// how many backups are kept; default 7
 	Keep int `json:"keep,omitempty"`
-	// image that has fusionctl in its PATH; it has to run as any user
-	Image string `json:"image"`
+	// directory of the first of the hosts, with spec.target static-pod or systemd: its agent saves the stores there
+	Directory string `json:"directory,omitempty"`
+	// image that has fusionctl in its PATH, for pods; it has to run as any user
+	Image string `json:"image,omitempty"`
 	// PersistentVolumeClaim of the control plane's namespace; it is made where there is none; default fusionctl-backup
 	Claim string `json:"claim,omitempty"`
 	// what is claimed, of a claim that is made; default 20Gi

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"path"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -47,10 +48,6 @@ func (v *validator) onHosts() {
 			"spec.target %s: a control plane on hosts is removed by fusionctl transition", s.DeletionPolicy,
 			DeletionKeep, s.Target)
 	}
-	if s.Backup != nil {
-		v.addf("spec.backup", "runs as a pod of the operator's cluster, and spec.target is %s: fusionctl etcd backup "+
-			"on a host saves the stores there", s.Target)
-	}
 }
 
 func (v *validator) backup(at string, b *Backup) {
@@ -58,10 +55,25 @@ func (v *validator) backup(at string, b *Backup) {
 	if b.Keep < 1 || b.Keep > MostBackupsKept {
 		v.addf(at+".keep", "%d: want 1 to %d", b.Keep, MostBackupsKept)
 	}
-	if b.Image == "" {
+	switch hosts := v.file.Spec.OnHosts(); {
+	case hosts && b.Image != "":
+		v.addf(at+".image", "%q: is of a pod, and spec.target is %s: an agent saves the stores there", b.Image,
+			v.file.Spec.Target)
+	case hosts && b.Directory == "":
+		v.expect(at+".directory", "", "want a directory of the first of spec.hosts, whose agent saves the stores")
+	case hosts:
+		if v.absolute(at+".directory", b.Directory, true) && (path.Clean(b.Directory) != b.Directory ||
+			b.Directory == "/") {
+			v.expect(at+".directory", b.Directory, "want a clean path of a directory for backups alone")
+		}
+	case b.Directory != "":
+		v.addf(at+".directory", "%q: is of a host, and spec.target is %s: pods save the stores into the volume of "+
+			"claim", b.Directory, TargetHosted)
+	case b.Image == "":
 		v.expect(at+".image", "", "want an image that has fusionctl in its PATH")
+	default:
+		v.image(at+".image", b.Image)
 	}
-	v.image(at+".image", b.Image)
 	v.label(at+".claim", b.Claim)
 	if q, err := resource.ParseQuantity(b.Size); err != nil || q.Sign() <= 0 {
 		v.expect(at+".size", b.Size, fmt.Sprintf("want a size, such as %s", defaultBackupSize))

@@ -32,6 +32,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/internal/registry"
 	"github.com/kubefusion/fusionctl/internal/visible"
+	"github.com/kubefusion/fusionctl/pkg/etcd/backup"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
@@ -104,6 +105,9 @@ type agent struct {
 	doing  *doing
 	kept   *kept
 	looked time.Time // at what is kept
+
+	saving     *saving
+	savesSince time.Time // when this process was first told to save
 }
 
 // doing is a task that is done.
@@ -165,6 +169,10 @@ func (a *agent) work(ctx context.Context) {
 		if a.doing != nil {
 			done = a.doing.done
 		}
+		var saved chan *backup.Result
+		if a.saving != nil {
+			saved = a.saving.done
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -175,10 +183,16 @@ func (a *agent) work(ctx context.Context) {
 				a.answered(answer)
 			}
 			a.doing = nil
+		case result, whole := <-saved:
+			if whole {
+				a.saved(result)
+			}
+			a.saving = nil
 		}
 		timer.Stop()
 	}
 	a.breakOff()
+	a.stopSaving()
 }
 
 // look does what is to be done now, and returns when to look again at the latest.
@@ -187,6 +201,7 @@ func (a *agent) look(ctx context.Context) time.Duration {
 	err := a.objects.Get(ctx, types.NamespacedName{Namespace: a.Plane, Name: a.Host}, h)
 	if apierrors.IsNotFound(err) { // not yet, or no more
 		a.breakOff()
+		a.stopSaving()
 		return api.AgentPulse
 	}
 	if err != nil {
@@ -195,16 +210,19 @@ func (a *agent) look(ctx context.Context) time.Duration {
 	}
 	if a.uid != h.UID {
 		a.breakOff()
+		a.stopSaving()
 		a.uid, a.status, a.stored, a.kept, a.wrote = h.UID, h.Status.DeepCopy(), h.Status.DeepCopy(), nil, time.Time{}
 	}
 	a.status.Agent, a.status.Problem = a.Program, ""
 	if err := a.remember(ctx, h); err != nil {
 		a.breakOff()
+		a.stopSaving()
 		a.status.Problem = err.Error()
 		return min(again, a.report(ctx, api.AgentPulse))
 	}
 	if here, err := a.IsHere(h.Spec.Address); err != nil || !here {
 		a.breakOff()
+		a.stopSaving()
 		a.status.Problem = fmt.Sprintf("%s, the address of this host, is none of the machine's on which the agent runs",
 			h.Spec.Address)
 		if err != nil {
@@ -213,10 +231,11 @@ func (a *agent) look(ctx context.Context) time.Duration {
 		return a.report(ctx, api.AgentPulse)
 	}
 	a.follow(ctx, h)
+	next := a.saves(ctx, h.Spec.Backup)
 	if a.doing != nil {
-		return a.report(ctx, api.TaskPulse)
+		return min(next, a.report(ctx, api.TaskPulse))
 	}
-	next := a.Every
+	next = min(next, a.Every)
 	if u := h.Spec.Upkeep; u == nil {
 		a.kept = nil
 	} else if a.kept == nil || a.kept.digest != u.Digest || time.Since(a.looked) >= a.Every {
@@ -225,7 +244,7 @@ func (a *agent) look(ctx context.Context) time.Duration {
 			next = min(next, again)
 		}
 	} else {
-		next = a.Every - time.Since(a.looked)
+		next = min(next, a.Every-time.Since(a.looked))
 	}
 	return min(next, a.report(ctx, api.AgentPulse))
 }

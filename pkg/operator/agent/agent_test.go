@@ -137,7 +137,9 @@ func (w *world) edit(more map[string]any) {
 		w.t.Fatal(err)
 	}
 	for field, value := range more {
-		spec[field] = value
+		if spec[field] = value; value == nil {
+			delete(spec, field)
+		}
 	}
 	var err error
 	if f.Spec, err = json.Marshal(spec); err != nil {

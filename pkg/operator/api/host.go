@@ -40,6 +40,8 @@ type HostSpec struct {
 	Task    *HostTask `json:"task,omitempty"`
 	// absent while a transition goes on: nothing is looked after then
 	Upkeep *HostUpkeep `json:"upkeep,omitempty"`
+	// of the host that saves the stores; absent while a transition goes on
+	Backup *HostBackup `json:"backup,omitempty"`
 }
 
 // HostTask is a part of a step of a transition, which the agent does once.
@@ -61,6 +63,16 @@ type HostUpkeep struct {
 	Repair bool   `json:"repair,omitempty"` // what differs is put back
 }
 
+// HostBackup is what the host saves of the stores, and when.
+type HostBackup struct {
+	Digest   string `json:"digest"`   // SHA-256 of the entry of the Secret, which says what is saved
+	Schedule string `json:"schedule"` // five fields of cron
+	TimeZone string `json:"timeZone,omitempty"`
+	// how many backups are kept
+	Keep      int    `json:"keep"`
+	Directory string `json:"directory"`
+}
+
 // HostStatus is what an agent saw and did.
 type HostStatus struct {
 	// version of the agent's program
@@ -71,6 +83,8 @@ type HostStatus struct {
 	// digest of the upkeep that the components were compared with
 	Upkeep     string          `json:"upkeep,omitempty"`
 	Components []HostComponent `json:"components,omitempty"`
+	// what the agent saved of the stores
+	Backup *BackupStatus `json:"backup,omitempty"`
 	// Problem is why the agent does not work.
 	Problem string `json:"problem,omitempty"`
 }
@@ -117,9 +131,11 @@ type HostFile struct {
 // TasksOf is the name of the Secret with what the agent of a host does, and looks after.
 func TasksOf(host string) string { return "fusionctl-host-" + host }
 
-// The entries of that Secret, of JSON, compressed: what is looked after, and each task under a name of its own.
+// The entries of that Secret, of JSON, compressed: what is looked after, what is saved, and each task under a name of
+// its own.
 const (
 	UpkeepKey  = "upkeep.json.gz"
+	BackupKey  = "backup.json.gz"
 	TaskPrefix = "task-"
 )
 

@@ -113,8 +113,10 @@ func rows() map[string]row {
 				"layout shared keeps both sides in one store; layout split needs another store for the modern side"},
 			{onHosts + ` || !has(self.deletionPolicy) || self.deletionPolicy != '` + string(spec.DeletionDelete) + `'`,
 				"deletionPolicy Delete takes pods and volumes away, and on hosts there are none: want Keep"},
-			{onHosts + ` || !has(self.backup)`, "backup runs as a pod, and on hosts there is none: fusionctl etcd " +
-				"backup saves the stores there"},
+			{onHosts + ` || !has(self.backup) || has(self.backup.directory) && !has(self.backup.image)`,
+				"on hosts an agent saves the stores: want backup.directory, and no backup.image"},
+			{`!(` + onHosts + `) || !has(self.backup) || has(self.backup.image) && !has(self.backup.directory)`,
+				"a pod saves the stores: want backup.image, and no backup.directory"},
 		}},
 
 		"Spec.programs": {maxItems: 4 * limitItems},
@@ -125,9 +127,10 @@ func rows() map[string]row {
 		"Operation.windows": {maxItems: limitItems},
 		"Window.schedule":   {required: true, minLength: 1},
 		"Window.duration":   {required: true, pattern: `^([0-9]+(\.[0-9]+)?(h|m|s))+$`},
-		"Backup.schedule":   {required: true, minLength: 1}, "Backup.image": {required: true, minLength: 1},
-		"Backup.keep":  {least: number(0), most: number(spec.MostBackupsKept)},
-		"Backup.claim": {pattern: `^$|` + spec.LabelPattern},
+		"Backup.schedule":   {required: true, minLength: 1}, "Backup.image": {minLength: 1},
+		"Backup.directory": path,
+		"Backup.keep":      {least: number(0), most: number(spec.MostBackupsKept)},
+		"Backup.claim":     {pattern: `^$|` + spec.LabelPattern},
 
 		"GatewayCluster.name":       {required: true, pattern: spec.LabelPattern, maxLength: 63},
 		"GatewayCluster.kubeconfig": neededPath,
