@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,7 +26,8 @@ import (
 const eventTimeout = 30 * time.Second
 
 // timed gives a client a time for each write, and none between them: over HTTP/2 a deadline that passes ends the answer
-// whether something is written or not.
+// whether something is written or not. It is set when it has passed: to set and to clear one for each event takes as long
+// as to send it.
 type timed struct {
 	http.ResponseWriter
 	limit time.Duration
@@ -34,14 +36,20 @@ type timed struct {
 // Write implements http.ResponseWriter. What it writes is sent.
 func (t timed) Write(p []byte) (int, error) {
 	control := http.NewResponseController(t.ResponseWriter)
-	if err := control.SetWriteDeadline(time.Now().Add(t.limit)); err != nil {
-		return 0, err
-	}
+	cut := make(chan struct{})
+	late := time.AfterFunc(t.limit, func() {
+		defer close(cut)
+		_ = control.SetWriteDeadline(time.Unix(1, 0)) // what has no deadlines cannot be cut off
+	})
 	n, err := t.ResponseWriter.Write(p)
 	if err == nil {
 		err = control.Flush()
 	}
-	return n, errors.Join(err, control.SetWriteDeadline(time.Time{}))
+	if !late.Stop() {
+		<-cut // before the handler returns, with which the writer ends
+		err = errors.Join(err, os.ErrDeadlineExceeded)
+	}
+	return n, err
 }
 
 // Unwrap lets http.ResponseController reach the connection.
