@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: site alerts release release-deps release-test build check test golden demo bench diff fmt lint rig rig-all e2e evidence evidence-all facts-verify fuzz fuzz-short vulncheck facts-propose
+.PHONY: site alerts release release-deps release-test build check test golden demo bench diff fmt lint rig rig-all e2e evidence evidence-all conformance facts-verify fuzz fuzz-short vulncheck facts-propose
 
 build: ## the command, as bin/fusionctl, linked statically: it runs in any image
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -90,6 +90,10 @@ evidence-all: rig-all ## facts of every release of the rig, and every pair of th
 	$(GO) test -tags e2e -count=1 -timeout 60m -run Facts ./test/e2e
 	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 12h -v -run '^TestPairs$$' ./test/e2e -every-pair -proven $(CURDIR)/pkg/rules/proven.tsv
 	$(GO) test ./pkg/rules -run TestMatrixPageIsCurrent -update
+
+conformance: rig ## Kubernetes' own conformance tests of the API's machinery, at the gateway and beside it, as docs/conformance.md
+	cd tools/conformance && CGO_ENABLED=0 $(GO) test -c -vet=off -trimpath -ldflags '-s -w' -o ../../test/rig/bin/conformance .
+	$(GO) test -tags e2e -count=1 -timeout 90m -run '^TestConformance$$' ./test/e2e -conformance $(CURDIR)/docs/conformance.md
 
 evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md; TESTS=REGEXP: of these alone, the rest stays
 	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md
