@@ -49,3 +49,38 @@ func TestGapsNameTheirSide(t *testing.T) {
 		t.Errorf("Gaps = %v, want %s", err, want)
 	}
 }
+
+// A resource that two groups have is known by its short names in the first of them, in all of its versions.
+func TestShortNamesAreOfOneGroup(t *testing.T) {
+	table := &Table{}
+	for _, gv := range []string{"apps/v1", "apps/v1beta1", "extensions/v1beta1"} {
+		version, err := schema.ParseGroupVersion(gv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, kind := range map[string]string{"deployments": "Deployment", version.Group: "Other"} {
+			table.Rows = append(table.Rows, Row{Way: Both, Resource: discovery.Resource{GroupVersion: version,
+				Name: name, Kind: kind, ShortNames: []string{"short"}}})
+		}
+	}
+	documents := table.Documents(nil)
+	for gv, want := range map[string]int{"apps/v1": 2, "apps/v1beta1": 2, "extensions/v1beta1": 1} {
+		version, err := schema.ParseGroupVersion(gv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, _ := documents.Version(version)
+		named := 0
+		for _, r := range document.APIResources {
+			named += len(r.ShortNames)
+		}
+		if named != want {
+			t.Errorf("%s: %d resources with short names, want %d", gv, named, want)
+		}
+	}
+	for _, row := range table.Rows {
+		if len(row.ShortNames) != 1 {
+			t.Errorf("the table has lost short names of %v", row.GroupVersionResource())
+		}
+	}
+}

@@ -61,7 +61,29 @@ func (t *Table) Documents(stale map[pair.Side]bool) *Documents {
 		}
 	}
 	slices.SortStableFunc(d.versions, func(a, b groupVersion) int { return first[a.Group] - first[b.Group] })
+	d.nameOnce()
 	return d
+}
+
+// nameOnce leaves a resource its short names in the group alone that comes first: kubectl of today warns, at each use of
+// one, that it could be deployments.extensions, too, which is the same resource.
+func (d *Documents) nameOnce() {
+	groups := map[[2]string]string{} // by name and kind of the resource
+	for i := range d.versions {
+		v := &d.versions[i]
+		for j, row := range v.rows {
+			of := [2]string{row.Name, row.Kind}
+			first, known := groups[of]
+			if !known {
+				groups[of] = v.Group
+			}
+			if known && first != v.Group && len(row.ShortNames) > 0 {
+				unnamed := *row
+				unnamed.ShortNames = nil
+				v.rows[j] = &unnamed
+			}
+		}
+	}
 }
 
 // Core is the document of /api.
