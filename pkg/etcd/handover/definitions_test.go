@@ -203,6 +203,62 @@ func TestCustomResourcesThatClientsWrite(t *testing.T) {
 	}
 }
 
+// TestAnotherObjectIsNoCopy: a client deletes the copy, at any moment before it was read back, and creates another object
+// of its name. The original stays.
+func TestAnotherObjectIsNoCopy(t *testing.T) {
+	replaced, removes, undisturbed := 0, 0, newCustoms()
+	undisturbed.between = func(op int) { // the call that removes the first original is the last that sees both
+		if undisturbed.core.entries[widget].Key != nil && undisturbed.core.entries[part].Key != nil {
+			removes = op
+		}
+	}
+	if err := undisturbed.steps(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	for at := 1; at < removes; at++ {
+		w, there := newCustoms(), false
+		w.between = func(op int) {
+			if op != at {
+				return
+			}
+			if _, copied := w.modern.entries[widget]; !copied {
+				return
+			}
+			if _, there = w.core.entries[widget]; there {
+				replaced++
+			}
+			w.modern.put(widget, custom("other", "example.com", "CronJob", "new", ""))
+		}
+		err := w.steps(t.Context(), false)
+		w.between = nil
+		if _, still := w.core.entries[widget]; there && (!still || err == nil) {
+			t.Errorf("replaced at call %d: %v; the original is there: %t", at, err, still)
+		}
+	}
+	if replaced < 5 {
+		t.Errorf("the copy was replaced %d times", replaced)
+	}
+}
+
+// TestCopiesThatWereWrittenAreNoStrays: the copy of what is gone goes, as it was put there alone.
+func TestCopiesThatWereWrittenAreNoStrays(t *testing.T) {
+	for _, written := range []bool{false, true} {
+		w := newCustoms()
+		if err := w.objects(false, true).Move(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		delete(w.core.entries, widget)
+		if written {
+			w.edit(w.modern, widget, "new", "changed")
+		}
+		err := w.objects(false, true).Move(t.Context())
+		if _, stays := w.modern.entries[widget]; stays != written || (err != nil) != written ||
+			written && !strings.Contains(err.Error(), "without a definition") {
+			t.Errorf("written %t: %v; the copy stays: %t", written, err, stays)
+		}
+	}
+}
+
 // TestCustomResourcesThatStay: what stands against it is found before anything changes.
 func TestCustomResourcesThatStay(t *testing.T) {
 	for want, change := range map[string]func(w *customs){
