@@ -214,7 +214,7 @@ func argumentRules() []rule {
 				"they answer.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Seen: "1.6.13, 1.10.13, 1.15.12 and 1.36.3 on 3.1.20, 3.3.27, 3.4.21, 3.5.35, " +
-				"3.6.8 and 3.7.3",
+				"3.6.8 and 3.7.3; the pairs 1.6.13 and 1.36.3, 1.15.12 and 1.36.3 on each, of 3.6.8 on one member",
 				Prevention: []string{"TestAPIServersOnEtcdReleases", "TestPairsOnEtcdReleases"},
 				Read:       "no source was read about others"},
 			Bad:  strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.0.17, `, 1),
