@@ -23,7 +23,7 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// management is a cluster in which the operator runs: its API server, which authorizes by RBAC.
+// management is a cluster in which the operator runs: its API server, which authorizes as those of kubeadm do.
 type management struct {
 	*rig.Rig
 	t          *testing.T
@@ -37,7 +37,7 @@ func startManagement(t *testing.T) *management { return managementOf(t, rig.New(
 func managementOf(t *testing.T, r *rig.Rig) *management {
 	t.Helper()
 	const newest = kubever.Suggested
-	args := append(r.APIServerArgs(newest, r.StartEtcd("management")), "--authorization-mode=RBAC")
+	args := append(r.APIServerArgs(newest, r.StartEtcd("management")), "--authorization-mode=Node,RBAC")
 	m := &management{Rig: r, t: t, server: r.StartAPIServer("management", newest, args)}
 	m.server.WaitReady()
 	var err error

@@ -128,3 +128,10 @@ func message(data []byte) string {
 	}
 	return string(bytes.TrimSpace(data))
 }
+
+// ClientWith speaks to any server with a client's own certificate and trust. It gives up a server that does not answer.
+func (r *Rig) ClientWith(url string, config *tls.Config) *Client {
+	c := newClient(url, config)
+	c.http.Timeout = 10 * time.Second
+	return c
+}

@@ -19,6 +19,7 @@ var Of = map[string]string{
 	"iptables":                "iptables",
 	"jq":                      "jq",
 	"mount":                   "mount",
+	"openssl":                 "openssl",
 	"runc":                    "runc",
 	"/lib/systemd/systemd":    "systemd",
 	"/usr/lib/cni/bridge":     "containernetworking-plugins",
