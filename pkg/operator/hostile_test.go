@@ -313,8 +313,8 @@ func filled(arg string) string {
 func TestPathsOfSpecsReachPodsAsTheyAre(t *testing.T) {
 	b := &spec.Backup{Schedule: "30 2 * * *", Image: "example.com/fusionctl:v1", Claim: "backups", Size: "1Gi", Keep: 3}
 	tried := 0
-	for _, name := range []string{"plain", "a b", "a__b", "-", "..x", "$$", "$$$(A)", "$(KUBERNETES_SERVICE_HOST)", "%h",
-		"ünï", "{{ .x }}", "*", "#x", "&a", `"`, `\`, "'", "`x`", strings.Repeat("x", 230)} {
+	for _, name := range []string{"plain", "a b", "a__b", "-", "..x", "$$", "$$$(A)", "$(KUBERNETES_SERVICE_HOST)",
+		"%h", "ünï", "{{ .x }}", "*", "#x", "&a", `"`, `\`, "'", "`x`", strings.Repeat("x", 230)} {
 		f := example(t)
 		quoted, err := json.Marshal(name)
 		if err != nil {

@@ -121,7 +121,8 @@ func TestSubresourcesOfWhatIsDefined(t *testing.T) {
 // would turn a rule for one namespace, or for none, into a role for all.
 func TestDefinitionsOfWhatIsBuiltInSayNothing(t *testing.T) {
 	catalog := NewCatalog()
-	for _, name := range []string{"networkpolicies.networking.k8s.io", "certificatesigningrequests.certificates.k8s.io"} {
+	for _, name := range []string{"networkpolicies.networking.k8s.io",
+		"certificatesigningrequests.certificates.k8s.io"} {
 		plural, group, _ := strings.Cut(name, ".")
 		if err := catalog.AddCRDs("store core", []byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1",`+
 			`"kind":"CustomResourceDefinition","metadata":{"name":"`+name+`"},"spec":{"group":"`+group+`",`+

@@ -203,8 +203,8 @@ func TestCustomResourcesThatClientsWrite(t *testing.T) {
 	}
 }
 
-// TestAnotherObjectIsNoCopy: a client deletes the copy, at any moment before it was read back, and creates another object
-// of its name. The original stays.
+// TestAnotherObjectIsNoCopy: a client deletes the copy, at any moment before it was read back, and creates another
+// object of its name. The original stays.
 func TestAnotherObjectIsNoCopy(t *testing.T) {
 	replaced, removes, undisturbed := 0, 0, newCustoms()
 	undisturbed.between = func(op int) { // the call that removes the first original is the last that sees both

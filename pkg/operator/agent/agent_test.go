@@ -241,7 +241,8 @@ func (w *world) turn(host string) {
 func (w *world) seen(a *agent, answer *remote.Answer) {
 	w.t.Helper()
 	r, digest := remote.Request{}, w.host(a.Host).Spec.Task.Digest
-	if err := a.entry(w.t.Context(), api.TaskKey(digest), digest, &r); err != nil || r.Look == nil || w.clusters == nil {
+	err := a.entry(w.t.Context(), api.TaskKey(digest), digest, &r)
+	if err != nil || r.Look == nil || w.clusters == nil {
 		return
 	}
 	answer.Seen = map[string]witness.Sight{}
