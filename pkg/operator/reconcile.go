@@ -132,12 +132,12 @@ func (p *plane) lost(ctx context.Context) (bool, error) {
 		if err := p.record.write(ctx, p.Client, name); err != nil {
 			return true, err
 		}
-		p.event(corev1.EventTypeWarning, "Recovered", "Secret %s was gone; plan %s is recorded again, which ran, and to "+
-			"which the spec leads", RecordName, v.digest)
+		p.event(corev1.EventTypeWarning, "Recovered", "Secret %s was gone; plan %s is recorded again, which ran, "+
+			"and to which the spec leads", RecordName, v.digest)
 		return false, nil
 	}
-	p.degraded("Lost", fmt.Errorf("the Secret %s/%s is gone, without which nothing is changed: put it back from a copy, "+
-		"or edit the spec to what it was: plan %s ran, and it leads to %s", name, RecordName, s.Runs, v.digest))
+	p.degraded("Lost", fmt.Errorf("the Secret %s/%s is gone, without which nothing is changed: put it back from a "+
+		"copy, or edit the spec to what it was: plan %s ran, and it leads to %s", name, RecordName, s.Runs, v.digest))
 	return true, nil
 }
 

@@ -162,7 +162,8 @@ func (h *hostedRig) installChart() {
 	helm, err := rig.Program("helm")
 	must(h.t, err)
 	out, err := exec.CommandContext(h.t.Context(), helm, "--kubeconfig", h.kubeconfig, "install", "fusionctl-operator",
-		chart, "--namespace", "kubefusion-system", "--create-namespace", "--set", "image="+operatorImage).CombinedOutput()
+		chart, "--namespace", "kubefusion-system", "--create-namespace", "--set", "image="+operatorImage).
+		CombinedOutput()
 	if err != nil {
 		h.t.Fatalf("helm install: %v\n%s", err, out)
 	}
