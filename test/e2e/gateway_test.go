@@ -139,7 +139,8 @@ func startGateway(t testing.TB, s rig.PairSpec) *gatewayed {
 		"--proxy-key", g.Place(g.Plan.PKI.ProxyClientKey), "--tls-cert", cert, "--tls-key", key,
 		"--client-ca", r.PKI.File("ca.crt"), "--listen", fmt.Sprintf("127.0.0.1:%d", port),
 		"--discovery-interval", "1s", "--cluster", "edge", "--cluster-kubeconfig", g.edge,
-		"--conversion-rules", rules, "--metrics-listen", g.metrics})
+		"--conversion-rules", rules, "--metrics-listen", g.metrics},
+		"GOGC=", "GOMEMLIMIT=") // its memory is measured, and it paces its heap itself
 	ready := r.ClientOf(g.url, "alice", "developers")
 	process.Wait("become ready", func(ctx context.Context) error {
 		return ready.Call(ctx, http.MethodGet, "/readyz", nil, nil)
