@@ -80,13 +80,19 @@ func (v *Conversion) Spell(minor kubever.Minor) (changed bool, losses []Loss) {
 	return v.converter.Spell(v.Out, minor)
 }
 
-// WriteDefaults writes defaults into the result as DifferingDefaults.Write does.
+// WriteDefaults writes defaults into the result as DifferingDefaults.Write does. Those that it names are left.
 func (v *Conversion) WriteDefaults(wanted func(path string) bool) []Loss {
 	if v.Defaults == nil {
 		return nil
 	}
 	v.Own()
-	return v.Defaults.Write(v.Out, wanted)
+	losses := v.Defaults.Write(v.Out, wanted)
+	left := *v.Defaults
+	left.fields = slices.DeleteFunc(slices.Clone(left.fields), func(field differingField) bool {
+		return field.before != nil && wanted(field.text)
+	})
+	v.Defaults = &left
+	return losses
 }
 
 // WriteRequired writes those of the defaults into the result that its version has none for and that a minor's API
@@ -122,6 +128,16 @@ func (v *Conversion) WriteRequired(minor kubever.Minor) (paths []string) {
 	}
 	v.forms.target = target
 	return paths
+}
+
+// Withdraw takes defaults out of the result again that WriteRequired has written.
+func (v *Conversion) Withdraw(paths []string) {
+	for _, field := range v.Defaults.fields {
+		if slices.Contains(paths, field.text) {
+			remove(v.Out.Object, []difference{{at: field.at}})
+		}
+	}
+	v.forms.target = nil
 }
 
 // ownAt makes what leads to a field the result's own, or all of it where that leads through lists.

@@ -95,12 +95,23 @@ func Complete(conversion *convert.Conversion, minor kubever.Minor) (Completed, e
 			done.Changes, done.Losses = completeDefinition(in.Object, out.Object)
 		}
 	}
-	for _, path := range conversion.WriteRequired(v.minor) {
-		done.Changes = append(done.Changes, v.writes(path))
-	}
+	written := conversion.WriteRequired(v.minor)
 	judged, err := v.judge(out)
 	if err != nil {
 		return done, err
+	}
+	refused := placesOf(judged.refused)
+	if withdrawn := slices.DeleteFunc(slices.Clone(written), func(path string) bool {
+		return !refused.concern(path)
+	}); len(withdrawn) > 0 { // a default that is refused is not written
+		conversion.Withdraw(withdrawn)
+		written = slices.DeleteFunc(written, refused.concern)
+		if judged, err = v.judge(out); err != nil {
+			return done, err
+		}
+	}
+	for _, path := range written {
+		done.Changes = append(done.Changes, v.writes(path))
 	}
 	if len(judged.refused) > 0 {
 		var written []Change
