@@ -2,6 +2,8 @@ package transition
 
 import (
 	"bytes"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
@@ -58,13 +59,11 @@ func refuseCertificates(from, to Setup) []string {
 			if at < 0 || sameFile(from.Certificates[host][at], f) || f.Mode == 0o600 {
 				continue
 			}
-			was, err := pki.ParseCertificates(from.Certificates[host][at].Data)
-			is, errNow := pki.ParseCertificates(f.Data)
+			was, is := certificateOf(from.Certificates[host][at]), certificateOf(f)
 			switch {
-			case err != nil || errNow != nil || len(was) == 0 || len(is) == 0:
+			case was == nil || is == nil:
 				reasons = append(reasons, fmt.Sprintf("certificates: %s of %s: is no certificate", f.Path, host))
-			case !bytes.Equal(was[0].AuthorityKeyId, is[0].AuthorityKeyId) ||
-				!bytes.Equal(was[0].RawIssuer, is[0].RawIssuer):
+			case !bytes.Equal(was.AuthorityKeyId, is.AuthorityKeyId) || !bytes.Equal(was.RawIssuer, is.RawIssuer):
 				reasons = append(reasons, fmt.Sprintf("certificates: %s of %s: is of another authority than the one "+
 					"before: have every component trust both first, by a file with the certificates of both", f.Path,
 					host))
@@ -73,6 +72,19 @@ func refuseCertificates(from, to Setup) []string {
 	}
 	slices.Sort(reasons)
 	return reasons
+}
+
+// certificateOf is the first certificate of a file, nil for none.
+func certificateOf(f render.File) *x509.Certificate {
+	block, _ := pem.Decode(f.Data)
+	if block == nil {
+		return nil
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil
+	}
+	return c
 }
 
 // certificates are the files of certificates that a component reads, as the second plan has them.
