@@ -31,7 +31,8 @@ type accepted struct {
 
 // NewHandshakes listens with the listener. A handshake that fails is logged.
 func NewHandshakes(listener net.Listener, config *tls.Config, log *slog.Logger) *Handshakes {
-	h := &Handshakes{Listener: listener, config: config, log: log, done: make(chan struct{}), ready: make(chan accepted)}
+	h := &Handshakes{Listener: listener, config: config, log: log, done: make(chan struct{}),
+		ready: make(chan accepted)}
 	h.close = sync.OnceValue(func() error {
 		close(h.done)
 		return listener.Close()

@@ -1195,8 +1195,11 @@ func TestSlashesAtTheEnd(t *testing.T) {
 	for _, path := range []string{"/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1"} {
 		plain := x.wants("GET", path, "", http.StatusOK, "kind")
 		for _, view := range []string{"", "/sides/modern"} {
-			got := x.wants("GET", view+path+"/", "", map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[view == ""],
-				"")
+			code := http.StatusOK
+			if view != "" { // passed on as it is, and the side of the test has no such page
+				code = http.StatusNotFound
+			}
+			got := x.wants("GET", view+path+"/", "", code, "")
 			if view == "" && got != plain {
 				t.Errorf("%s/ is %s, want %s", path, got, plain)
 			}

@@ -407,8 +407,8 @@ func BenchmarkIdleWatches(b *testing.B) {
 	}
 }
 
-// BenchmarkProcessorOfGets measures for how long a process of its own uses a processor for a get of a pod, of 8 clients:
-// a gateway, and a bare proxy. With GATEWAY_PROFILES=DIR a profile is written there.
+// BenchmarkProcessorOfGets measures for how long a process of its own uses a processor for a get of a pod, of 8
+// clients: a gateway, and a bare proxy. With GATEWAY_PROFILES=DIR a profile is written there.
 func BenchmarkProcessorOfGets(b *testing.B) {
 	const path = "/api/v1/namespaces/a/pods/p"
 	const clients, requests = 8, 4000

@@ -80,8 +80,8 @@ func foreignFrom(segments []string) int {
 	return len(segments)
 }
 
-// discoveryDepth is the index of the last segment that a path of discovery may have behind a slash at its end: /apis/ is
-// /apis, as for API servers.
+// discoveryDepth is the index of the last segment that a path of discovery may have behind a slash at its end: /apis/
+// is /apis, as for API servers.
 func discoveryDepth(segments []string) int {
 	at := 0
 	if len(segments) > 2 && slices.Contains([]string{"clusters", "sides"}, segments[0]) {

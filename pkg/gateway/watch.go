@@ -26,8 +26,8 @@ import (
 const eventTimeout = 30 * time.Second
 
 // timed gives a client a time for each write, and none between them: over HTTP/2 a deadline that passes ends the answer
-// whether something is written or not. It is set when it has passed: to set and to clear one for each event takes as long
-// as to send it.
+// whether something is written or not. It is set when it has passed: to set and to clear one for each event takes as
+// long as to send it.
 type timed struct {
 	http.ResponseWriter
 	limit time.Duration

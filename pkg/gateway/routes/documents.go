@@ -65,8 +65,8 @@ func (t *Table) Documents(stale map[pair.Side]bool) *Documents {
 	return d
 }
 
-// nameOnce leaves a resource its short names in the group alone that comes first: kubectl of today warns, at each use of
-// one, that it could be deployments.extensions, too, which is the same resource.
+// nameOnce leaves a resource its short names in the group alone that comes first: kubectl of today warns, at each use
+// of one, that it could be deployments.extensions, too, which is the same resource.
 func (d *Documents) nameOnce() {
 	groups := map[[2]string]string{} // by name and kind of the resource
 	for i := range d.versions {
