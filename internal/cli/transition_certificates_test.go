@@ -72,8 +72,8 @@ func TestTransitionReplacesCertificates(t *testing.T) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		code, _, stderr := run(t, "transition", "plan", spec, spec, "--from-pki", at("issued"), "--to-pki", at("renewed"),
-			"--out", at("not.steps"))
+		code, _, stderr := run(t, "transition", "plan", spec, spec, "--from-pki", at("issued"), "--to-pki",
+			at("renewed"), "--out", at("not.steps"))
 		if code != exitUsage || !strings.Contains(stderr, says) {
 			t.Errorf("exit %d, %s; want 2 and %q", code, stderr, says)
 		}

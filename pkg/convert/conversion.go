@@ -173,7 +173,8 @@ func copyAt(into, from reflect.Value, at path) bool {
 		case string:
 			into, from = fieldNamed(into, part), fieldNamed(from, part)
 		case int:
-			if into.Kind() != reflect.Slice || from.Kind() != reflect.Slice || part >= into.Len() || part >= from.Len() {
+			if into.Kind() != reflect.Slice || from.Kind() != reflect.Slice || part >= into.Len() ||
+				part >= from.Len() {
 				return false
 			}
 			into, from = into.Index(part), from.Index(part)

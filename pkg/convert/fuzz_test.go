@@ -107,7 +107,7 @@ func (s *specimens) nativePairs(f func(from, to schema.GroupVersionKind)) {
 	}
 }
 
-// TestReadersReadAlike: what is read of an object is what Kubernetes' own converter reads of it, and what is not read is
+// TestReadersReadAlike: what is read of an object is what Kubernetes' own converter reads of it, and what is not read
 // left to that.
 func TestReadersReadAlike(t *testing.T) {
 	s := newSpecimens(t, 7)

@@ -115,7 +115,8 @@ func (p *plane) recoverPKI(ctx context.Context) error {
 	}
 	if len(lost) > 0 {
 		return fmt.Errorf("the Secret %s/%s %w, and no component has %s: put it back from a copy; where there is "+
-			"none, one without entries has the operator make new authorities, and nothing trusts what the old ones issued",
+			"none, one without entries has the operator make new authorities, and nothing trusts what the old ones "+
+			"issued",
 			name, PKIName, errPKILost, strings.Join(lost, ", "))
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: PKIName}, Data: files}

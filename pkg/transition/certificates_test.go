@@ -25,7 +25,8 @@ func issued(t *testing.T, p *plan.Plan, by *pki.Authority) map[string][]render.F
 		if err != nil {
 			t.Fatal(err)
 		}
-		tree[c.Host+c.Cert], tree[c.Host+c.Key] = &fstest.MapFile{Data: pair.Certificate}, &fstest.MapFile{Data: pair.Key}
+		tree[c.Host+c.Cert] = &fstest.MapFile{Data: pair.Certificate}
+		tree[c.Host+c.Key] = &fstest.MapFile{Data: pair.Key}
 	}
 	files, err := CertificatesOf(p, tree)
 	if err != nil {
@@ -101,7 +102,8 @@ func TestCertificatesRotate(t *testing.T) {
 			for _, file := range files {
 				at := steps(p.Component.Host, func(a *Action) bool { return a.Kind == PutFile && a.File.Path == file })
 				if len(at) != 1 || at[0] > starts[0] {
-					t.Errorf("%s on %s starts at %d, %s is put at %v", p.Component.Name, p.Component.Host, starts[0], file, at)
+					t.Errorf("%s on %s starts at %d, %s is put at %v", p.Component.Name, p.Component.Host, starts[0],
+						file, at)
 				}
 			}
 		}
@@ -143,7 +145,8 @@ func TestCertificatesThatAreRefused(t *testing.T) {
 	}
 	installed, err := New(Setup{}, with(first), facts())
 	if err != nil || !slices.ContainsFunc(installed.Steps, func(s Step) bool {
-		return s.Do != nil && s.Do.Kind == PutFile && s.Do.File.Mode == 0o600 && strings.HasSuffix(s.Do.File.Path, ".key")
+		return s.Do != nil && s.Do.Kind == PutFile && s.Do.File.Mode == 0o600 &&
+			strings.HasSuffix(s.Do.File.Path, ".key")
 	}) {
 		t.Errorf("installed with certificates: %v, and no key is put", err)
 	}

@@ -95,7 +95,8 @@ func TestDefinitionsStayWhereOwnersAreCollected(t *testing.T) {
 		return &of
 	}
 	var refused *RefusedError
-	_, err := New(Setup{Plan: collecting(from.Plan), Target: from.Target}, Setup{Plan: collecting(to.Plan), Target: to.Target}, Facts{})
+	_, err := New(Setup{Plan: collecting(from.Plan), Target: from.Target}, Setup{Plan: collecting(to.Plan),
+		Target: to.Target}, Facts{})
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "the garbage collector of the legacy side runs") {
 		t.Errorf("New = %v", err)
 	}

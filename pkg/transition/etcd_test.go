@@ -17,7 +17,8 @@ const threeHosts = "ha-three-hosts-1.15-1.36.yaml"
 // etcdAt is an example with a release of the managed store.
 func etcdAt(t *testing.T, name, release string, target render.Target) Setup {
 	t.Helper()
-	return Setup{Plan: planOf(t, name, strings.ReplaceAll(example(t, name), "version: 3.6.8", "version: "+release)), Target: target}
+	return Setup{Plan: planOf(t, name, strings.ReplaceAll(example(t, name), "version: 3.6.8", "version: "+release)),
+		Target: target}
 }
 
 // etcdJourneys are changes of the minor of a store, of one and of three members.

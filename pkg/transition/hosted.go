@@ -22,7 +22,8 @@ func NewHosted(from, to *plan.Plan, facts Facts) (Transition, error) {
 	t := Transition{From: describe(setup(from)), To: describe(setup(to))}
 	h := hosted{from: from, to: to}
 	if from != nil && to != nil {
-		if reasons := append(refusePlans(from, to, facts, otherMembers, anotherMinor), h.refuseElsewhere()...); len(reasons) > 0 {
+		reasons := refusePlans(from, to, facts, otherMembers, anotherMinor)
+		if reasons = append(reasons, h.refuseElsewhere()...); len(reasons) > 0 {
 			return t, &RefusedError{Reasons: reasons}
 		}
 		h.moved = Moves(setup(from), setup(to))

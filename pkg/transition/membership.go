@@ -198,7 +198,7 @@ func (b *builder) sameStore(host string, store plan.Store) {
 }
 
 // joining are the steps by which a member joins: as a learner, which has no vote, started with the members of that
-// moment; then with a vote. It is asked for on its own host: one that was removed may join again without its data alone.
+// moment; then with a vote. It is asked for on its own host: one that was removed joins again without its data.
 func (b *builder) joining(phase Phase, m *moving) {
 	own := m.meanwhile.Component.Host
 	add := func(do, undo Kind) {

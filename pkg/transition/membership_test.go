@@ -33,8 +33,9 @@ func memberJourneys(t *testing.T) map[string][2]Setup {
 	t.Helper()
 	pairs := map[string][2]Setup{}
 	for _, target := range []render.Target{render.StaticPod, render.Systemd} {
-		for name, hosts := range map[string][2][]int{"two hosts join": {{1}, {1, 2, 3}}, "two hosts leave": {{1, 2, 3}, {1}},
-			"a host joins two": {{1, 3}, {1, 2, 3}}, "a host leaves two": {{1, 2}, {2}}, "one for another": {{1, 2}, {2, 3}}} {
+		for name, hosts := range map[string][2][]int{"two hosts join": {{1}, {1, 2, 3}},
+			"two hosts leave": {{1, 2, 3}, {1}}, "a host joins two": {{1, 3}, {1, 2, 3}},
+			"a host leaves two": {{1, 2}, {2}}, "one for another": {{1, 2}, {2, 3}}} {
 			pairs[name+", "+string(target)] = [2]Setup{onHosts(t, target, hosts[0]...), onHosts(t, target, hosts[1]...)}
 		}
 	}
@@ -280,7 +281,9 @@ func TestOtherEndpointsOfAStore(t *testing.T) {
 		t.Errorf("the endpoints are looked at in step %d of %d, the first change is %d", looked, len(tr.Steps), changes)
 	}
 	for says, change := range map[string]func(*plan.Plan){
-		"no endpoint is in both plans": func(p *plan.Plan) { p.Stores[0].Endpoints = []string{"https://10.9.9.9:2379"} },
+		"no endpoint is in both plans": func(p *plan.Plan) {
+			p.Stores[0].Endpoints = []string{"https://10.9.9.9:2379"}
+		},
 		"each is a transition of its own": func(p *plan.Plan) {
 			own := *p.Stores[1].Managed
 			own.Version = "3.6.9"

@@ -187,7 +187,8 @@ func TestUndoLeavesTheProgramsOfBefore(t *testing.T) {
 func TestProgramsThatAreThereAreHeldAgainstTheSpec(t *testing.T) {
 	text := example(t, splitExample)
 	tr, err := New(Setup{Plan: planOf(t, splitExample, text), Target: render.Systemd},
-		Setup{Plan: planOf(t, splitExample, withPrograms(t, text, programAt(modernServer, 1, ""))), Target: render.Systemd}, Facts{})
+		Setup{Plan: planOf(t, splitExample, withPrograms(t, text, programAt(modernServer, 1, ""))),
+			Target: render.Systemd}, Facts{})
 	if err != nil || len(tr.Steps) != 1 || tr.Steps[0].Do.Kind != PutProgram {
 		t.Errorf("steps: %+v, %v; want one that puts the program", tr.Steps, err)
 	}

@@ -44,8 +44,8 @@ func refuse(from, to Setup, facts Facts) []string {
 	return refusePlans(from.Plan, to.Plan, facts, refuseMembers, refuseEtcd)
 }
 
-// refusePlans lists what stands against going from one plan to another, wherever their components run; members what stands
-// against other endpoints of a store, etcd against other releases of its members.
+// refusePlans lists what stands against going from one plan to another, wherever their components run; members what
+// stands against other endpoints of a store, etcd against other releases of its members.
 func refusePlans(a, b *plan.Plan, facts Facts, members, etcd func(was, is *plan.Store) string) []string {
 	var reasons []string
 	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }

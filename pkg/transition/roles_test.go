@@ -106,7 +106,8 @@ func TestEachHostProvesItsOwnPolicy(t *testing.T) {
 		"value: /etc/abac.jsonl}], " + text[server:]
 	copied := strings.Replace(text, "\nspec:\n", "\nspec:\n  handedOver: ["+
 		strings.Join(rbacResources(), ", ")+"]\n", 1)
-	from, to := Setup{Plan: planOf(t, threeHosts, text), Target: render.Systemd}, Setup{Plan: planOf(t, threeHosts, copied), Target: render.Systemd}
+	from := Setup{Plan: planOf(t, threeHosts, text), Target: render.Systemd}
+	to := Setup{Plan: planOf(t, threeHosts, copied), Target: render.Systemd}
 	tr, err := New(from, to, Facts{})
 	if err != nil {
 		t.Fatal(err)

@@ -76,8 +76,8 @@ func journeys(t *testing.T) map[string][2]Setup {
 	}
 	const split = "split-1.15-1.36.yaml"
 	at := func(nodes string) Setup {
-		return Setup{Plan: planOf(t, split, strings.Replace(example(t, split), "  kubelet: {", "  kubelet: {modern: {"+nodes+
-			"}, ", 1)), Target: render.StaticPod}
+		return Setup{Plan: planOf(t, split, strings.Replace(example(t, split), "  kubelet: {", "  kubelet: {modern: {"+
+			nodes+"}, ", 1)), Target: render.StaticPod}
 	}
 	const one, two = "{name: node-1.example.com, address: 10.0.0.21}", "{name: node-2, address: 10.0.0.22, " +
 		"args: [{name: v, value: '2'}]}"
@@ -109,7 +109,8 @@ func journeys(t *testing.T) map[string][2]Setup {
 	pairs["certificates of units rotate"] = rotation(t, onHosts(t, render.Systemd, 1, 2))
 	fused := beforeRetiring(t, "")
 	for target, name := range map[render.Target]string{render.StaticPod: "retire", render.Systemd: "retire units"} {
-		pairs[name] = [2]Setup{{Plan: planOf(t, split, fused), Target: target}, {Plan: planOf(t, split, retired(fused)), Target: target}}
+		pairs[name] = [2]Setup{{Plan: planOf(t, split, fused), Target: target},
+			{Plan: planOf(t, split, retired(fused)), Target: target}}
 	}
 	for _, from := range kubever.Minors() {
 		for _, to := range []string{"1.24", "1.33", "1.36"} {
@@ -119,7 +120,8 @@ func journeys(t *testing.T) map[string][2]Setup {
 			a := planOf(
 				t, split, strings.Replace(example(t, split), "version: 1.36.3", "version: 1."+fmt.Sprint(int(from)), 1))
 			b := planOf(t, split, strings.Replace(example(t, split), "version: 1.36.3", "version: "+to, 1))
-			pairs[fmt.Sprintf("modern 1.%d to %s", from, to)] = [2]Setup{{Plan: a, Target: render.StaticPod}, {Plan: b, Target: render.StaticPod}}
+			pairs[fmt.Sprintf("modern 1.%d to %s", from, to)] = [2]Setup{{Plan: a, Target: render.StaticPod},
+				{Plan: b, Target: render.StaticPod}}
 		}
 	}
 	return pairs

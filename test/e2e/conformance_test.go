@@ -63,8 +63,8 @@ func (g *gatewayed) conforms(name, kubeconfig string) map[string]specReport {
 	ctx, cancel := context.WithTimeout(g.t.Context(), 25*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "-kubeconfig", kubeconfig, "-provider", "skeleton",
-		"-kubectl-path", kubectl, "-e2e-verify-service-account=false", "-disable-log-dump", "-ginkgo.focus", focus, "-ginkgo.skip",
-		conformanceSkipped, "-ginkgo.timeout", "25m", "-ginkgo.no-color", "-ginkgo.json-report", report,
+		"-kubectl-path", kubectl, "-e2e-verify-service-account=false", "-disable-log-dump", "-ginkgo.focus", focus,
+		"-ginkgo.skip", conformanceSkipped, "-ginkgo.timeout", "25m", "-ginkgo.no-color", "-ginkgo.json-report", report,
 		"-test.timeout", "0")
 	cmd.Dir = g.Dir()
 	var out bytes.Buffer

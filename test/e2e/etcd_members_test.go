@@ -63,8 +63,8 @@ func (s *minorsStore) ofMembers(from, to transition.Setup) transition.Transition
 	return tr
 }
 
-// goes does a transition, or takes it back: fusionctl is killed after every second or third record, and every third time
-// a member with it, which starts again.
+// goes does a transition, or takes it back: fusionctl is killed after every second or third record, and every third
+// time a member with it, which starts again.
 func (s *minorsStore) goes(tr *transition.Transition, j *memoryJournal, forth bool, member string) (points int) {
 	t := s.t
 	t.Helper()

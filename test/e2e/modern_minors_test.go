@@ -79,9 +79,9 @@ func TestModernGoesUpAndBack(t *testing.T) {
 				t.Errorf("killed at %d points", w.killed)
 			}
 			proved(t, spec.LayoutSplit, w.versions[test.legacy], w.versions[test.way[len(test.way)-1]],
-				"the modern API server went by minors "+strings.Join(names, ", ")+" and back over each by a transition, "+
-					"killed after every record: what the newer had stored was named, object by object, and written "+
-					"again; each served all of it")
+				"the modern API server went by minors "+strings.Join(names, ", ")+" and back over each by a "+
+					"transition, killed after every record: what the newer had stored was named, object by object, and "+
+					"written again; each served all of it")
 		})
 	}
 }
@@ -102,8 +102,8 @@ type modernWay struct {
 
 func (w *modernWay) start(legacyMinor, first kubever.Minor) {
 	t := w.t
-	const rights = access + "  - {subjects: [{kind: Group, name: developers}], apiGroups: [policy, batch, autoscaling], " +
-		"resources: [\"*\"]}\n"
+	const rights = access + "  - {subjects: [{kind: Group, name: developers}], apiGroups: [policy, batch, " +
+		"autoscaling], resources: [\"*\"]}\n"
 	p := w.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: w.versions[legacyMinor], Modern: w.versions[first],
 		More: rights, NoControllers: true, NoModernManager: true,
 		Network: "{serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]}"})

@@ -163,7 +163,7 @@ func startLegacyUnits(t *testing.T, hosts int, images ...rig.Image) *nodesPair {
 					if strings.HasPrefix(arg, "--initial-cluster=") {
 						return "--initial-cluster=" + strings.Join(members, ",")
 					}
-					if hosts == 1 && arg == "--leader-elect=true" { // the lock of one that was stopped would be waited for
+					if hosts == 1 && arg == "--leader-elect=true" { // the lock would be waited for
 						return "--leader-elect=false"
 					}
 					return strings.NewReplacer(machine, addresses[i], host, name).Replace(arg)

@@ -38,7 +38,8 @@ func projecting(source string) string {
 }
 
 // judged is what a server of the minor refuses of an object in a version.
-func judged(c *convert.Converter, in *unstructured.Unstructured, to schema.GroupVersionKind, minor kubever.Minor) error {
+func judged(c *convert.Converter, in *unstructured.Unstructured, to schema.GroupVersionKind,
+	minor kubever.Minor) error {
 	conversion, err := c.Begin(in, to)
 	if err == nil {
 		_, err = Complete(conversion, minor)
@@ -95,16 +96,18 @@ func TestComplete(t *testing.T) {
 		{in: projecting("podCertificate: {signerName: a.b/c, keyType: ED25519}"), to: "v1", minor: 37,
 			want: "podCertificate"},
 		{in: projecting("configMap: {name: a}"), to: "v1", minor: 37},
-		{in: "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: a}\ntemplate: {spec: {containers: [{name: a, image: " +
-			"a}], securityContext: {seLinuxChangePolicy: MountOption}}}", to: "v1", minor: 37},
-		{in: "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: a}\ntemplate: {spec: {containers: [{name: a, image: " +
-			"a}], securityContext: {seLinuxChangePolicy: MountOption}}}", to: "v1", minor: 36,
+		{in: "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: a}\ntemplate: {spec: {containers: [{name: a, " +
+			"image: a}], securityContext: {seLinuxChangePolicy: MountOption}}}", to: "v1", minor: 37},
+		{in: "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: a}\ntemplate: {spec: {containers: [{name: a, " +
+			"image: a}], securityContext: {seLinuxChangePolicy: MountOption}}}", to: "v1", minor: 36,
 			want: "seLinuxChangePolicy: Unsupported value"},
 		{in: scalingToZero, to: "autoscaling/v2", minor: 37},
 		// A version that came after 1.36 is judged by one that 1.36 has.
-		{in: "apiVersion: certificates.k8s.io/v1\nkind: ClusterTrustBundle\nmetadata: {name: a}\nspec: {trustBundle: x}",
+		{in: "apiVersion: certificates.k8s.io/v1\nkind: ClusterTrustBundle\nmetadata: {name: a}\n" +
+			"spec: {trustBundle: x}",
 			to: "certificates.k8s.io/v1", minor: 37, want: "1.37 may refuse it, as 1.36 does: spec.trustBundle"},
-		{in: "apiVersion: storagemigration.k8s.io/v1beta1\nkind: StorageVersionMigration\nmetadata: {name: a}\nspec: {}",
+		{in: "apiVersion: storagemigration.k8s.io/v1beta1\nkind: StorageVersionMigration\nmetadata: {name: a}\n" +
+			"spec: {}",
 			to: "storagemigration.k8s.io/v1", minor: 37, want: "1.37 refuses it: spec.resource"},
 		{in: scalingToZero, to: "autoscaling/v2", minor: 36, want: "spec.minReplicas: Invalid value: 0"},
 		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n" + // the server allocates the port of health checks

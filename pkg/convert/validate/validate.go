@@ -47,7 +47,8 @@ func (r request) on(gate string) bool {
 	return state.Default
 }
 
-// drops reports whether Kubernetes' own functions are to drop what is behind gates that are off: their gates are 1.36's.
+// drops reports whether Kubernetes' own functions are to drop what is behind gates that are off: their gates are those
+// of 1.36.
 func (r request) drops() bool { return r.minor == kubever.Library }
 
 func created(object runtime.Object, r request, namespaced bool) (errs field.ErrorList) {

@@ -268,9 +268,9 @@ func (r *reporter) findAPIServices() {
 			if stale.keys > 0 { // of its own earlier version, where it was upgraded
 				r.add(store.Name, storage.APIServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Warning,
 					Key: "stale " + string(side), Count: stale.count(), Related: stale.samples,
-					Message: fmt.Sprintf("%s that an API server of another version has written, of group/versions that "+
-						"the %s side (%s) does not serve: it deletes them when it starts, and announces groups until "+
-						"then that answer 404, which blocks its deletion of namespaces",
+					Message: fmt.Sprintf("%s that an API server of another version has written, of group/versions "+
+						"that the %s side (%s) does not serve: it deletes them when it starts, and announces groups "+
+						"until then that answer 404, which blocks its deletion of namespaces",
 						prose.Counted(stale.keys, "APIService"), side, r.m.ControlPlane(side).Version),
 					Fix: fmt.Sprintf("start the API servers of the %s side again, if they run in this version", side)})
 			}

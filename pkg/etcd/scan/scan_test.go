@@ -213,7 +213,8 @@ func TestScanFinds(t *testing.T) {
 			modern[storage.APIServiceResource+"/v1beta1.extensions"] = bytes.Replace(
 				storetest.APIService("v1beta1", "extensions"), []byte(`"uid":"u"`),
 				[]byte(`"uid":"u","labels":{"kube-aggregator.kubernetes.io/automanaged":"onstart"}`), 1)
-		}, "FUS030", "modern:" + storage.APIServiceResource, "1 APIService that an API server of another version has written",
+		}, "FUS030", "modern:" + storage.APIServiceResource,
+			"1 APIService that an API server of another version has written",
 			storage.APIServiceResource + "/v1beta1.extensions"},
 		{"an APIService that nobody serves", func(_ *pair.Map, _, modern storetest.Contents) {
 			modern[storage.APIServiceResource+"/v1beta1.extensions"] = storetest.APIService("v1beta1", "extensions")
