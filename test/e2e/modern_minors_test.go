@@ -80,8 +80,8 @@ func TestModernGoesUpAndBack(t *testing.T) {
 			}
 			proved(t, spec.LayoutSplit, w.versions[test.legacy], w.versions[test.way[len(test.way)-1]],
 				"the modern API server went by minors "+strings.Join(names, ", ")+" and back over each by a "+
-					"transition, killed after every record: what the newer had stored was named, object by object, and "+
-					"written again; each served all of it")
+					"transition, killed after every record: what the newer had stored was named, object by object, "+
+					"and written again; each served all of it")
 		})
 	}
 }
