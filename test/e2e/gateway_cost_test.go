@@ -71,7 +71,7 @@ func TestGatewayIsSmall(t *testing.T) {
 	t.Parallel()
 	const watches = 2000
 	limitMiB := map[string]float64{"one client" + configMaps: 200, "one client" + deployments: 250,
-		"a client each" + configMaps: 300, "a client each" + deployments: 380}
+		"a client each" + configMaps: 300, "a client each" + deployments: 420}
 	g := startGateway(t, rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3",
 		NoControllers: true})
 	shared := httpClient(t, g.kubeconfig)
