@@ -233,7 +233,9 @@ func TestManyVersionsAreLinear(t *testing.T) {
 	}
 	took(10) // what is kept of kinds is made
 	const factor = 8
-	if a, b := took(200), took(factor*200); b > 3*factor*a {
+	// Kubernetes' own validation looks at all versions for each: 25 ms for 1,600.
+	const upstream = 150 * time.Millisecond
+	if a, b := took(200), took(factor*200); b > 3*factor*a+upstream {
 		t.Errorf("200 versions take %v, %d take %v of processor time", a, factor*200, b)
 	}
 }
