@@ -457,6 +457,8 @@ func (h *hostedRig) backsUp() {
 	// Requests of pods have all processors of a small node: the standby of the operator makes room for the backup.
 	h.ok("", "--namespace=kubefusion-system", "scale", "deployment", "fusionctl-operator", "--replicas=1")
 	h.ok("", "--namespace=members", "create", "job", "--from=cronjob/fusionctl-backup", "now")
+	h.ok("", "--namespace=members", "wait", "--for=condition=complete", "job/now", "--timeout=2m")
+	h.ok("", "annotate", "--overwrite", "fcp", "members", "kubefusion.dev/look=now") // next look: in an hour
 	h.Eventually("the backup of members", func(context.Context) error {
 		s := h.statusOf("members")
 		if s.Backup == nil || s.Backup.Last == nil || len(s.Backup.Last.Stores) != 2 ||
