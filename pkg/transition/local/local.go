@@ -301,8 +301,11 @@ func (h *Host) wait(ctx context.Context, what string, ask func(context.Context) 
 	defer cancel()
 	var err error
 	if pause.Until(limited, 250*time.Millisecond, func() (bool, error) {
-		err = ask(limited)
-		return err == nil, nil
+		now := ask(limited)
+		if now == nil || err == nil || limited.Err() == nil { // that the time ended says less than what was before
+			err = now
+		}
+		return now == nil, nil
 	}) == nil {
 		return nil
 	}
