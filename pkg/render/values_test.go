@@ -144,7 +144,7 @@ func TestEveryFieldMeansItsValue(t *testing.T) {
 // unset are fields that no spec sets beside the others: the modern side has no scheduler here, API servers have no
 // kubeconfig, a version is one text, and backups of pods are in no directory of a host.
 var unset = map[string]bool{
-	"spec.backup.directory": true,
+	"spec.backup.directory":            true,
 	"spec.legacy.apiServer.kubeconfig": true, "spec.modern.apiServer.kubeconfig": true,
 	"spec.kubelet.version.": true, "spec.kubelet.modern.version.": true, "spec.legacy.version.": true,
 	"spec.modern.version.": true,
