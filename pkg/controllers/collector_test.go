@@ -420,13 +420,13 @@ func TestNothingIsDeletedWhileAnOwnerExists(t *testing.T) {
 					w.drop(at.side, at.resource, "demo", name)
 				case 3:
 					failing, chance := places[random.IntN(3)].side, 2+random.IntN(3)
-					w.refuse = func(side pair.Side, r *http.Request) int {
+					w.refuses(func(side pair.Side, r *http.Request) int {
 						return code(side == failing && random.IntN(chance) == 0, []int{404, 500, 403, 200}[step%4])
-					}
+					})
 					for _, uid := range m.graph.suspects() {
 						_ = c.process(t.Context(), uid)
 					}
-					w.refuse = func(pair.Side, *http.Request) int { return 0 }
+					w.refuses(func(pair.Side, *http.Request) int { return 0 })
 				case 4:
 					w.see(t.Context(), m)
 				case 5:

@@ -198,6 +198,13 @@ func (w *world) drop(side pair.Side, resource, namespace, name string) {
 	delete(w.in(side, resource).objects, resource+"/"+namespace+"/"+name)
 }
 
+// refuses changes what is answered while requests may be under way.
+func (w *world) refuses(refuse func(pair.Side, *http.Request) int) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.refuse = refuse
+}
+
 // exists reports whether the UID is anywhere; w.mutex is held.
 func (w *world) exists(uid string) bool {
 	for _, s := range []store{w.shared, w.own[pair.Legacy], w.own[pair.Modern]} {
