@@ -35,15 +35,17 @@ type EtcdServer struct {
 	// CertificateUsers: with authentication on, a client is the user that its certificate names. API servers cannot use
 	// an etcd that wants a password.
 	CertificateUsers bool
-	Source           string
+	// Learners: a member may join without a vote, and get it later.
+	Learners bool
+	Source   string
 
 	progress, status int // the first patch releases; -1 for none
 }
 
 var etcdServerTable = sync.OnceValue(func() (list []EtcdServer) {
-	for _, r := range readTable("etcd-servers.tsv", 7) {
+	for _, r := range readTable("etcd-servers.tsv", 8) {
 		s := EtcdServer{Run: r.ranges(1), Fails: r.ranges(2), CertificateUsers: r.yes(3), progress: r.patch(4),
-			status: r.patch(5), Source: r.text(6)}
+			status: r.patch(5), Learners: r.yes(6), Source: r.text(7)}
 		var ok bool
 		if s.Minor, ok = ParseEtcd(r.text(0)); !ok || s.Source == "" || overlap(s.Run, s.Fails) {
 			r.fail("want a minor of etcd, what was seen, and no minor that both works and fails")

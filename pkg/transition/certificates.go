@@ -15,8 +15,11 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
+// keyMode tells keys from certificates.
+const keyMode fs.FileMode = 0o600
+
 // CertificatesOf reads the certificates of a plan and their keys out of a tree, as `fusionctl pki` writes it:
-// HOST/PATH. By host. Errors: one that is missing, or of which another host has it under the same path.
+// HOST/PATH. By host. Errors: those that are missing.
 func CertificatesOf(p *plan.Plan, tree fs.FS) (map[string][]render.File, error) {
 	files := map[string][]render.File{}
 	var missing []error
@@ -37,7 +40,7 @@ func CertificatesOf(p *plan.Plan, tree fs.FS) (map[string][]render.File, error) 
 			}
 			f := render.File{Path: file, Mode: 0o644, Data: data}
 			if file == c.Key {
-				f.Mode = 0o600
+				f.Mode = keyMode
 			}
 			files[c.Host] = append(files[c.Host], f)
 		}
@@ -56,7 +59,7 @@ func refuseCertificates(from, to Setup) []string {
 	for host, files := range to.Certificates {
 		for _, f := range files {
 			at := slices.IndexFunc(from.Certificates[host], func(o render.File) bool { return o.Path == f.Path })
-			if at < 0 || sameFile(from.Certificates[host][at], f) || f.Mode == 0o600 {
+			if at < 0 || sameFile(from.Certificates[host][at], f) || f.Mode == keyMode {
 				continue
 			}
 			was, is := certificateOf(from.Certificates[host][at]), certificateOf(f)
@@ -91,7 +94,7 @@ func certificateOf(f render.File) *x509.Certificate {
 func (b *builder) certificates(p *render.Part) (read []render.File) {
 	for _, f := range b.to.Certificates[p.Component.Host] {
 		if slices.ContainsFunc(slices.Concat(p.Start, p.Beside), func(o render.File) bool {
-			return names(string(o.Data), f.Path)
+			return mentions(string(o.Data), f.Path)
 		}) {
 			read = append(read, f)
 		}
@@ -99,8 +102,8 @@ func (b *builder) certificates(p *render.Part) (read []render.File) {
 	return read
 }
 
-// names reports whether a text names a file, and not one whose name begins alike.
-func names(text, file string) bool {
+// mentions reports whether a text names a file, and not one whose name begins alike.
+func mentions(text, file string) bool {
 	for {
 		_, rest, there := strings.Cut(text, file)
 		if !there {

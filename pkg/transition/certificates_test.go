@@ -81,7 +81,7 @@ func TestCertificatesRotate(t *testing.T) {
 			p := &parts[i]
 			var files []string
 			for _, f := range pair[1].Certificates[p.Component.Host] {
-				if names(string(p.Start[0].Data), f.Path) {
+				if mentions(string(p.Start[0].Data), f.Path) {
 					files = append(files, f.Path)
 				}
 			}
@@ -155,7 +155,7 @@ func TestCertificatesThatAreRefused(t *testing.T) {
 func TestNamesOfFiles(t *testing.T) {
 	for text, want := range map[string]bool{"--cert=/a/b.crt\n": true, "/a/b.crt": true, "/a/b.crt2": false,
 		"/a/b.crt.old /a/b.crt,": true, "/a/b.cr": false, `"/a/b.crt"`: true, "/a/b.crt/": false} {
-		if got := names(text, "/a/b.crt"); got != want {
+		if got := mentions(text, "/a/b.crt"); got != want {
 			t.Errorf("%q names it: %t, want %t", text, got, want)
 		}
 	}

@@ -44,8 +44,7 @@ func kept(was, is *plan.Store) []string {
 	})
 }
 
-// refuseMembers says why a store cannot have other endpoints; "" where it can. etcd takes learners from 3.4 on
-// (CHANGELOG-3.4), the first release of which a way to the next one is known.
+// refuseMembers says why a store cannot have other endpoints; "" where it can.
 func refuseMembers(was, is *plan.Store) string {
 	if len(kept(was, is)) == 0 {
 		return fmt.Sprintf("store %q: no endpoint is in both plans, and nothing shows that it is the same store: add "+
@@ -59,9 +58,7 @@ func refuseMembers(was, is *plan.Store) string {
 			was.Managed.Version, is.Managed.Version)
 	}
 	minor, _ := kubever.ParseEtcd(is.Managed.Version)
-	if !slices.ContainsFunc(kubever.EtcdUpgrades(), func(u kubever.EtcdUpgrade) bool {
-		return u.From == minor || u.To == minor
-	}) {
+	if server, _ := kubever.EtcdServerOf(minor); !server.Learners {
 		return fmt.Sprintf("store %q: etcd %s: it is not known that its members join as learners: add and remove them "+
 			"with etcdctl member, and set the endpoints in FROM", was.Name, is.Managed.Version)
 	}
@@ -93,7 +90,7 @@ func (b *builder) readMembers() error {
 		store.Endpoints = kept(was, &store)
 		for i := range b.to.Plan.Components {
 			c := &b.to.Plan.Components[i]
-			if url, _ := c.Arg("advertise-client-urls"); isMember(c, &store) && url == store.Endpoints[0] {
+			if own, _ := c.Arg("advertise-client-urls"); isMember(c, &store) && own == store.Endpoints[0] {
 				by = c.Host
 			}
 		}
@@ -113,10 +110,12 @@ func (b *builder) readMoving(store plan.Store) error {
 		m.Name, _ = own.Arg("name")
 		m.PeerURL, _ = own.Arg("initial-advertise-peer-urls")
 		var err error
-		m.meanwhile, err = partWith(in, own, map[string]string{"initial-cluster-state": "existing",
-			"initial-cluster": strings.Join(members, ",")})
+		if m.meanwhile, err = partWith(in, own, map[string]string{"initial-cluster-state": "existing",
+			"initial-cluster": strings.Join(members, ",")}); err != nil {
+			return err
+		}
 		b.moving = append(b.moving, m)
-		return err
+		return nil
 	}
 	members := membersOf(b.from.Plan, &store)
 	var leave []change
@@ -284,7 +283,7 @@ func titleOf(s *Step) string {
 	return ""
 }
 
-// moves reports whether a member joins or leaves a store that both plans have.
-func (b *builder) moves(c change) bool {
+// joinsOrLeaves reports whether a change is a member that joins or leaves a store that both plans have.
+func (b *builder) joinsOrLeaves(c change) bool {
 	return slices.ContainsFunc(b.moving, func(m moving) bool { return m.was == c.was && m.is == c.is })
 }

@@ -297,4 +297,13 @@ func TestOtherEndpointsOfAStore(t *testing.T) {
 			t.Errorf("New = %v, want it refused: %q", err, says)
 		}
 	}
+	was, is := onHosts(t, render.Systemd, 1), onHosts(t, render.Systemd, 1, 2)
+	for _, setup := range []Setup{was, is} { // members of 3.3 have a vote at once
+		own := *setup.Plan.Stores[1].Managed
+		own.Version = "3.3.27"
+		setup.Plan.Stores[1].Managed = &own
+	}
+	if _, err := New(was, is, facts()); err == nil || !strings.Contains(err.Error(), "with etcdctl member") {
+		t.Errorf("New of etcd 3.3 = %v, want it refused", err)
+	}
 }

@@ -158,7 +158,7 @@ func (b *builder) stop() {
 		}
 		b.stopAll(gone)
 	}
-	b.stopAll(slices.DeleteFunc(b.changed(etcd), func(c change) bool { return c.is != nil || b.moves(c) }))
+	b.stopAll(slices.DeleteFunc(b.changed(etcd), func(c change) bool { return c.is != nil || b.joinsOrLeaves(c) }))
 }
 
 func (b *builder) stopAll(changes []change) {
@@ -173,7 +173,7 @@ func (b *builder) stores() {
 	minors := b.etcdMinors()
 	for _, c := range b.changed(etcd) {
 		switch {
-		case c.is == nil || b.moves(c):
+		case c.is == nil || b.joinsOrLeaves(c):
 		case c.was == nil:
 			anew = append(anew, c)
 		case minorOf(minors, c.is.Component) != nil: // store by store, below

@@ -37,7 +37,7 @@ var memberPath = regexp.MustCompile(`^/0/(members/[[:xdigit:]]{1,16}/attributes|
 // log that a running member writes: the end may be cut off. Members of 3.4 write such requests whenever a client asks
 // for their health. Those before the last snapshot of the log are not read again.
 func oldRequests(dataDir string) (*oldRequest, error) {
-	directory := filepath.Join(dataDir, "member", "wal")
+	directory := filepath.Join(dataDir, memberDir, "wal")
 	names, err := filepath.Glob(filepath.Join(directory, "*.wal")) // sorted, as they were written
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func oldRequests(dataDir string) (*oldRequest, error) {
 
 // clusterOf is the id of the cluster whose data a member keeps, 0 where there is no log.
 func clusterOf(dataDir string) (uint64, error) {
-	names, err := filepath.Glob(filepath.Join(dataDir, "member", "wal", "*.wal"))
+	names, err := filepath.Glob(filepath.Join(dataDir, memberDir, "wal", "*.wal"))
 	if err != nil || len(names) == 0 {
 		return 0, err
 	}

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -145,7 +146,10 @@ func setDataAside(dataDir string) error {
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return os.Rename(dir, aside)
+		if err := os.Rename(dir, aside); err != nil {
+			return err
+		}
+		return filetree.Sync(dataDir) // before a member is added that may not start with it
 	}
 }
 
