@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -77,7 +76,7 @@ func (w *world) reads(endpoint string) {
 // schedule says so; what it made, and why it made none, is in the status of the control plane. During a transition
 // nothing is saved.
 func TestTheFirstHostSavesTheStores(t *testing.T) {
-	w := newWorld(t, render.Systemd, map[string]any{"backup": map[string]any{"schedule": "* * * * *", "keep": 2,
+	w := newWorld(t, render.Systemd, map[string]any{"backup": map[string]any{"schedule": "0 0 1 1 *", "keep": 2,
 		"directory": "/var/backups/fused"}})
 	w.runs(func(int) {
 		if w.object().Status.Transition == nil {
@@ -107,7 +106,7 @@ func TestTheFirstHostSavesTheStores(t *testing.T) {
 	if a.saving != nil {
 		t.Fatal("a backup is made before its time")
 	}
-	a.savesSince = a.savesSince.Add(-time.Minute)
+	a.savesSince = a.savesSince.AddDate(-1, 0, 0)
 	w.saves()
 	s := w.object().Status.Backup
 	if s == nil || s.Last == nil || len(s.Kept) != 1 || s.Kept[0] != s.Last.Name || s.Failed != nil ||
@@ -124,7 +123,7 @@ func TestTheFirstHostSavesTheStores(t *testing.T) {
 
 	w.reads(etcd.Endpoint)
 	etcd.Stop()
-	a.status.Backup.Last.At = metav1.NewTime(a.status.Backup.Last.At.Add(-time.Minute))
+	a.status.Backup.Last.At = metav1.NewTime(a.status.Backup.Last.At.AddDate(-1, 0, 0))
 	w.saves()
 	s = w.object().Status.Backup
 	if s.Failed == nil || s.Failed.Error == "" || s.Last == nil || !strings.HasPrefix(w.backedUp(), "Failed: ") {
