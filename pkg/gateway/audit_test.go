@@ -195,9 +195,9 @@ func TestAuditHasWhoAskedWhatAndWhoAnswered(t *testing.T) {
 		e.ResponseStatus.Message != "not yours" || e.ResponseStatus.Code != http.StatusForbidden {
 		t.Errorf("a refusal of a side: %s", text)
 	}
-	x.wants("DELETE", collection, "", http.StatusMethodNotAllowed, "")
+	x.wants("DELETE", collection+"?limit=1", "", http.StatusBadRequest, "")
 	if e, text := last(t, log); e.Annotations[AuditSideAnnotation] != "" || e.Verb != "deletecollection" ||
-		e.ResponseStatus.Reason != "MethodNotAllowed" {
+		e.ResponseStatus.Reason != "BadRequest" {
 		t.Errorf("a refusal of the gateway: %s", text)
 	}
 	x.ask("GET", "/api/v1/namespaces/a/configmaps", "") // which the policy does not want

@@ -50,6 +50,8 @@ func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *exchange,
 		return b.list(w)
 	case info.Verb == "create" && info.Subresource == "" && info.Name == "":
 		return b.create(w)
+	case info.Verb == "deletecollection" && info.Subresource == "":
+		return b.deleteCollection(w)
 	case info.Name == "":
 		return unsupported("%s wants a name", info.Verb)
 	case info.Verb == "get" && info.Subresource == "":
@@ -115,29 +117,42 @@ func (b *both) list(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
+	names, ask, token, err := b.parts(form)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", form)
+	w.Header().Set("Cache-Control", "no-cache, private")
+	if strings.Contains(form, "as=Table") {
+		return b.tables(w, names, ask, token)
+	}
+	return b.stream(w, names, ask, token)
+}
+
+// parts are the sides that have something of what the query lists, and what each is asked for its part.
+func (b *both) parts(form string) (names []pair.Side, ask func(pair.Side) question, token merge.Token, err error) {
 	query := maps.Clone(b.query)
-	names := pair.Sides()
-	var token merge.Token
+	names = pair.Sides()
 	if text := query.Get("continue"); text != "" {
 		if token, err = merge.ParseToken(text); err != nil {
-			return badRequest("%v", err)
+			return nil, nil, token, badRequest("%v", err)
 		}
 		names = slices.DeleteFunc(names, func(name pair.Side) bool { return token.Of(name) == "" })
 	}
 	version, err := b.version(query)
 	if err != nil {
-		return err
+		return nil, nil, token, err
 	}
 	limit, err := strconv.ParseInt(cmp.Or(query.Get("limit"), "0"), 10, 64)
 	if err != nil || limit < 0 {
-		return badRequest("limit %q: want a number", query.Get("limit"))
+		return nil, nil, token, badRequest("limit %q: want a number", query.Get("limit"))
 	}
 	if match := query.Get("resourceVersionMatch"); match == string(metav1.ResourceVersionMatchExact) &&
 		version != (merge.Version{}) && (version.Legacy == "" || version.Modern == "") {
-		return invalid("resourceVersion %q is of one object: no list is exactly at it", version)
+		return nil, nil, token, invalid("resourceVersion %q is of one object: no list is exactly at it", version)
 	}
 	share := limit/int64(len(names)) + min(limit%int64(len(names)), 1)
-	ask := func(name pair.Side) question {
+	ask = func(name pair.Side) question {
 		q := maps.Clone(query)
 		q.Del("continue")
 		set(q, "limit", share, limit > 0)
@@ -151,12 +166,7 @@ func (b *both) list(w http.ResponseWriter) error {
 		}
 		return question{method: http.MethodGet, path: b.r.URL.EscapedPath(), query: q, accept: form}
 	}
-	w.Header().Set("Content-Type", form)
-	w.Header().Set("Cache-Control", "no-cache, private")
-	if strings.Contains(form, "as=Table") {
-		return b.tables(w, names, ask, token)
-	}
-	return b.stream(w, names, ask, token)
+	return names, ask, token, nil
 }
 
 // tables merges the Tables of both sides, which are held whole: what columns there are says each of them.

@@ -258,9 +258,17 @@ func (m *machinery) chunks(tr tried) {
 	if len(whole.Items) != count+1 {
 		m.t.Errorf("the whole list has %d objects, want %d", len(whole.Items), count+1)
 	}
-	for _, o := range whole.Items { // a resource that is merged has no deletecollection
-		must(m.t, m.of(tr).Delete(m.t.Context(), o.GetName(), metav1.DeleteOptions{}))
-	}
+	m.create(tr, 1, "not-a-chunk", object{"chunk": "no"})
+	must(m.t, m.of(tr).DeleteCollection(m.t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: "chunk=yes"}))
+	m.Eventually("the collection is gone", func(ctx context.Context) error {
+		rest, err := m.of(tr).List(ctx, metav1.ListOptions{LabelSelector: "chunk"})
+		if err == nil && (len(rest.Items) != 1 || rest.Items[0].GetName() != "not-a-chunk") {
+			err = fmt.Errorf("%d objects are left", len(rest.Items))
+		}
+		return err
+	})
+	must(m.t, m.of(tr).Delete(m.t.Context(), "not-a-chunk", metav1.DeleteOptions{}))
 }
 
 // expires: a token and a version that no API server has any more are 410, and a client that lists in pages lists all.

@@ -108,9 +108,7 @@ func (b *builder) absent(asked *discovery.Resource) *Row {
 	row.Resource = *asked
 	read, write := cmp.Or(as[row.Read], as[pair.Modern]), cmp.Or(as[row.Write], as[pair.Legacy])
 	if row.Way == Both {
-		row.Verbs = slices.DeleteFunc(shared(read.Verbs, write.Verbs), func(verb string) bool {
-			return verb == "deletecollection"
-		})
+		row.Verbs = shared(read.Verbs, write.Verbs)
 	} else {
 		for _, verb := range read.Verbs {
 			if slices.Contains(reads, verb) {

@@ -442,14 +442,13 @@ func (b *builder) nothing(at map[pair.Side]*discovery.Resource, way Way, why str
 	return row
 }
 
-// show makes the resource of the row: what works of it. Two sides cannot do deletecollection as one.
+// show makes the resource of the row: what works of it.
 func (r *Row) show(at map[pair.Side]*discovery.Resource) {
 	if r.Way == Both {
 		legacy, modern := at[pair.Legacy], at[pair.Modern]
 		r.Resource = *cmp.Or(r.shown, modern)
 		r.StorageVersionHash = ""
 		r.Verbs = shared(modern.Verbs, legacy.Verbs)
-		r.Verbs = slices.DeleteFunc(r.Verbs, func(verb string) bool { return verb == "deletecollection" })
 		other := legacy
 		if r.shown == legacy {
 			other = modern
