@@ -243,7 +243,7 @@ type passing struct {
 
 // pass sends the request to the side as it is, but for who sends it, and its answer back, whatever it is: a stream, an
 // upgraded connection. Of a watch it sends the headers: the events are still to be copied, by copyEvents.
-func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how passing) (events io.ReadCloser) {
+func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how passing) (events *endless) {
 	var transport http.RoundTripper = timely{s.forward, s.answerTimeout}
 	switch {
 	case r.Header.Get("Upgrade") != "":
@@ -284,7 +284,9 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 				}
 			}
 			if how.done != nil && response.StatusCode == http.StatusOK {
-				events, response.Body = &endless{response.Body, how.done}, http.NoBody
+				media, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+				events = &endless{response.Body, how.done, err == nil && media == "application/json"}
+				response.Body = http.NoBody
 			}
 			return nil
 		},
@@ -304,8 +306,9 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 }
 
 // copyEvents copies the events of a watch. While none comes it holds no buffer but a little one. What is written is
-// sent at once, as by a timed writer. An answer that breaks off is a panic, as of a reverse proxy.
-func copyEvents(w io.Writer, events io.ReadCloser) {
+// sent at once, as by a timed writer: an event of which more is sure to come is written with it, because to send costs
+// most of what an event costs. An answer that breaks off is a panic, as of a reverse proxy.
+func copyEvents(w io.Writer, events *endless) {
 	defer events.Close()
 	write := func(p []byte) {
 		if _, err := w.Write(p); err != nil {
@@ -316,11 +319,13 @@ func copyEvents(w io.Writer, events io.ReadCloser) {
 	little := make([]byte, littleBytes)
 	for {
 		n, err := events.Read(little)
-		if n > 0 {
-			write(little[:n])
+		begun := little[:n]
+		if n > 0 && (err != nil || n < len(little) || !events.lines || little[n-1] == '\n') {
+			write(begun)
+			begun = nil
 		}
 		if n == len(little) && err == nil { // there is more of it
-			err = copyEvent(write, events)
+			err = copyEvent(write, begun, events)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -331,16 +336,17 @@ func copyEvents(w io.Writer, events io.ReadCloser) {
 	}
 }
 
-// copyEvent copies what has come already.
-func copyEvent(write func([]byte), events io.Reader) error {
+// copyEvent copies what has come already, behind what has begun.
+func copyEvent(write func([]byte), begun []byte, events io.Reader) error {
 	buffer := wholeBuffers.Get()
 	defer wholeBuffers.Put(buffer)
+	held := copy(buffer, begun)
 	for {
-		n, err := events.Read(buffer)
-		if n > 0 {
+		n, err := events.Read(buffer[held:])
+		if n += held; n > 0 {
 			write(buffer[:n])
 		}
-		if err != nil || n < len(buffer) {
+		if held = 0; err != nil || n < len(buffer) {
 			return err
 		}
 	}
@@ -394,7 +400,8 @@ func (b *buffers) Put(p []byte) { b.Pool.Put(&p) }
 // endless is the body of a watch. When the gateway ends it has ended, and is not broken off.
 type endless struct {
 	io.ReadCloser
-	done context.Context
+	done  context.Context
+	lines bool // each event ends with a new line
 }
 
 // Read implements io.Reader.
