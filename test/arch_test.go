@@ -32,8 +32,9 @@ type pkg struct {
 // leaves are ideas that every package may use. They are pure, and import nothing of ours but each other.
 var leaves = []string{
 	"docs", "examples", "internal/crdfile", "internal/keyindex", "internal/licenses", "internal/prose",
-	"internal/spelling", "internal/strictyaml", "internal/visible", "internal/yamltext", "pkg/discovery", "pkg/finding",
-	"pkg/gc", "pkg/kubever", "pkg/kubever/browse", "pkg/pair", "pkg/storage", "pkg/witness", "templates",
+	"internal/quantity", "internal/spelling", "internal/strictyaml", "internal/visible", "internal/yamltext",
+	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/kubever/browse", "pkg/pair", "pkg/storage",
+	"pkg/witness", "templates",
 }
 
 // core packages turn values into values. They are pure, and import of ours leaves and what is listed here.

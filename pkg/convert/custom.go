@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/internal/quantity"
 )
 
 // RegisterScheme adds the kinds of a Scheme that this converter does not know, with the conversions that the Scheme has
@@ -82,6 +85,9 @@ func schemeFunc(scheme *runtime.Scheme, from, to schema.GroupVersionKind) Func {
 	return func(object map[string]any) (map[string]any, error) {
 		source, err := scheme.New(from)
 		if err != nil {
+			return nil, err
+		}
+		if err := quantity.In(object, reflect.TypeOf(source)); err != nil {
 			return nil, err
 		}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, source); err != nil {

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
+	"github.com/kubefusion/fusionctl/internal/quantity"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
@@ -31,6 +33,9 @@ func (c *Converter) DecodeProtobuf(data []byte) (*unstructured.Unstructured, err
 	case size > limitDecodedBytes:
 		return nil, fmt.Errorf("decoding protobuf: takes more than %d MiB", limitDecodedBytes>>20)
 	}
+	if err := c.boundQuantities(data); err != nil {
+		return nil, fmt.Errorf("decoding protobuf: %w", err)
+	}
 	object, gvk, err := protobuf.NewSerializer(c.scheme, c.scheme).Decode(data, nil, nil)
 	switch {
 	case runtime.IsNotRegisteredError(err) && gvk != nil:
@@ -45,6 +50,19 @@ func (c *Converter) DecodeProtobuf(data []byte) (*unstructured.Unstructured, err
 		return nil, err
 	}
 	return &unstructured.Unstructured{Object: fields}, nil
+}
+
+// boundQuantities refuses a message with a quantity that takes minutes to decode. What cannot be read passes.
+func (c *Converter) boundQuantities(data []byte) error {
+	var wrapped runtime.Unknown
+	if wrapped.Unmarshal(bytes.TrimPrefix(data, []byte("k8s\x00"))) != nil {
+		return nil
+	}
+	typed, err := c.scheme.New(schema.FromAPIVersionAndKind(wrapped.APIVersion, wrapped.Kind))
+	if err != nil {
+		return nil //nolint:nilerr // the decoder says so
+	}
+	return quantity.InMessage(wrapped.Raw, reflect.TypeOf(typed))
 }
 
 // EncodeProtobuf writes an object as servers store and send it.

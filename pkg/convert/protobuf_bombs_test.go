@@ -2,11 +2,14 @@ package convert
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // message is a field of a message that is a message or a text.
@@ -56,5 +59,52 @@ func TestMessagesThatAreBombs(t *testing.T) {
 	}
 	if size, err := ProtobufBytes([]byte("k8s\x00\xff\xff")); err != nil || size > 4096 {
 		t.Errorf("what is no message takes %d bytes, %v", size, err)
+	}
+}
+
+// TestQuantitiesThatAreBombs: to parse twelve bytes took a minute, in a message, in a text, and in one that the readers
+// leave to Kubernetes' converter.
+func TestQuantitiesThatAreBombs(t *testing.T) {
+	c, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bomb = "1e-100000000"
+	claim := func(more string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"metadata": map[string]any{"name": "a", "labels": map[string]any{"commit": bomb}, "generation": more},
+			"spec":     map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": bomb}}}}
+	}
+	for name, object := range map[string]map[string]any{"read": claim(""), "left to the converter": claim("x")} {
+		if name == "read" {
+			delete(object["metadata"].(map[string]any), "generation")
+		}
+		_, err := c.EncodeProtobuf(&unstructured.Unstructured{Object: object})
+		const want = `spec.resources.requests.storage: quantity "1e-100000000": its exponent is beyond 1000`
+		if wrong := (*ContentError)(nil); !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+	hpa := func(annotation, text string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1",
+			"kind": "HorizontalPodAutoscaler", "metadata": map[string]any{"name": "a", "annotations": map[string]any{
+				"autoscaling.alpha.kubernetes.io/" + annotation: text}},
+			"spec": map[string]any{"maxReplicas": int64(3), "scaleTargetRef": map[string]any{"kind": "Deployment",
+				"name": "a", "apiVersion": "apps/v1"}}}}
+	}
+	for annotation, text := range map[string]string{
+		"metrics":            `[{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"` + bomb + `"}}]`,
+		"current-metrics":    `[{"type":"Pods","pods":{"metricName":"m","currentAverageValue":` + bomb + `}}]`,
+		"scale-up-tolerance": bomb} {
+		_, _, err := c.Convert(hpa(annotation, text), schema.GroupVersionKind{Group: "autoscaling", Version: "v2",
+			Kind: "HorizontalPodAutoscaler"})
+		if err == nil || !strings.Contains(err.Error(), annotation+"]: quantity") {
+			t.Errorf("in the annotation %s: %v", annotation, err)
+		}
+	}
+	entry := slices.Concat(message(1, []byte("storage")), message(2, message(1, []byte(bomb))))
+	_, err = c.DecodeProtobuf(stored("v1", "PersistentVolumeClaim", message(2, message(2, message(2, entry)))))
+	if err == nil || !strings.Contains(err.Error(), "exponent") {
+		t.Errorf("a message: %v", err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubefusion/fusionctl/internal/quantity"
 )
 
 // A reader stores a value as JSON decodes it, which is not nil, in an empty Go value of one type. It does what
@@ -122,11 +124,11 @@ func readQuantity(value any, into reflect.Value) error {
 	if !ok {
 		return readItself(value, into)
 	}
-	quantity, err := resource.ParseQuantity(strings.TrimSpace(text))
+	parsed, err := quantity.Parse(strings.TrimSpace(text))
 	if err != nil {
 		return err
 	}
-	*into.Addr().Interface().(*resource.Quantity) = quantity
+	*into.Addr().Interface().(*resource.Quantity) = parsed
 	return nil
 }
 

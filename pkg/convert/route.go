@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/kubernetes/pkg/apis/policy"
+
+	"github.com/kubefusion/fusionctl/internal/quantity"
 )
 
 // A route leads from one kind to another by steps: through Kubernetes' internal type, or through a Func.
@@ -300,6 +303,9 @@ func (c *Converter) decode(object map[string]any, gvk schema.GroupVersionKind) (
 	if err != nil {
 		return nil, err
 	}
+	if err := boundAnnotations(object, gvk); err != nil {
+		return nil, &ContentError{gvk, err}
+	}
 	if readerOf(reflect.TypeOf(typed).Elem())(object, reflect.ValueOf(typed).Elem()) == nil {
 		typed.GetObjectKind().SetGroupVersionKind(gvk)
 		return typed, nil
@@ -313,11 +319,32 @@ func (c *Converter) decode(object map[string]any, gvk schema.GroupVersionKind) (
 			return nil, &ContentError{gvk, i.wrong}
 		}
 	}
+	if err := quantity.In(object, reflect.TypeOf(typed)); err != nil {
+		return nil, &ContentError{gvk, err}
+	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
 		return nil, c.contentError(gvk, object, err)
 	}
 	typed.GetObjectKind().SetGroupVersionKind(gvk)
 	return typed, nil
+}
+
+// boundAnnotations refuses an autoscaler with a quantity in its annotations that takes minutes: Kubernetes' conversions
+// keep there in v1 what has no field.
+func boundAnnotations(of map[string]any, gvk schema.GroupVersionKind) error {
+	if gvk.Kind != "HorizontalPodAutoscaler" {
+		return nil
+	}
+	for name, text := range object(object(of, "metadata"), "annotations") {
+		text, ok := text.(string)
+		if !ok || !strings.HasPrefix(name, "autoscaling.alpha.kubernetes.io/") {
+			continue
+		}
+		if err := quantity.InText(text); err != nil {
+			return fmt.Errorf("metadata.annotations[%s]: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // hasLargeNumber reports whether a value has a number that does not fit 32 bits: the decoder that works by reflection

@@ -1,12 +1,18 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 const older = "/apis/extensions/v1beta1/namespaces/a/deployments"
@@ -353,5 +359,31 @@ func TestVersionsThatNoSideServes(t *testing.T) {
 		`,"strange":{"revision":2}`, "", 1), http.StatusCreated, `"apiVersion":"apps/v1beta2"`)
 	if _, body := x.modern.last(collection); !strings.Contains(body, `"apiVersion":"apps/v1"`) {
 		t.Errorf("the modern side is sent %s", body)
+	}
+}
+
+// A quantity of twelve bytes took a core for a minute, and one of thirteen all memory. pkg/convert holds that they are
+// refused in JSON, too.
+func TestQuantitiesThatAreBombs(t *testing.T) {
+	x, s := converted(t)
+	const bomb = "1e-100000000"
+	begin := time.Now()
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Overhead: corev1.ResourceList{"cpu": resource.MustParse("12345678901n")}}}
+	message, err := pod.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapped, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		Raw: bytes.Replace(message, []byte("12345678901n"), []byte(bomb), 1)}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.wants("PUT", collection+"/old", "k8s\x00"+string(wrapped), http.StatusBadRequest, "exponent",
+		"Content-Type: application/vnd.kubernetes.protobuf")
+	if s.writes > 0 {
+		t.Errorf("the side has %s", s.at())
+	}
+	if took := time.Since(begin); took > 10*time.Second { // a busy machine takes some
+		t.Errorf("a request took %s", took)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"reflect"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/quantity"
 	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
@@ -342,6 +344,9 @@ func kindOf(data []byte) (meta typeMeta, err error) {
 }
 
 func unmarshal(data []byte, into any) error {
+	if err := quantity.InJSON(data, reflect.TypeOf(into)); err != nil {
+		return err
+	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(data, into)
 }
 

@@ -243,3 +243,12 @@ func TestAliasesThatAreBombs(t *testing.T) {
 		t.Errorf("Objects = %q, %v", got, err)
 	}
 }
+
+// TestQuantitiesThatAreBombs: to parse twelve bytes took a minute.
+func TestQuantitiesThatAreBombs(t *testing.T) {
+	pod := "kind: Pod\napiVersion: v1\nspec:\n  containers:\n  - name: a\n    resources: {limits: " +
+		"{cpu: \"1e-100000000\"}}\n"
+	if got, err := describe(strings.NewReader(pod)); err == nil || !strings.Contains(err.Error(), "exponent") {
+		t.Errorf("Objects = %q, %v", got, err)
+	}
+}

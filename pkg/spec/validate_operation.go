@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"path"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	"github.com/kubefusion/fusionctl/internal/quantity"
 )
 
 // operation judges what the operator heeds.
@@ -75,7 +75,7 @@ func (v *validator) backup(at string, b *Backup) {
 		v.image(at+".image", b.Image)
 	}
 	v.label(at+".claim", b.Claim)
-	if q, err := resource.ParseQuantity(b.Size); err != nil || q.Sign() <= 0 {
+	if q, err := quantity.Parse(b.Size); err != nil || q.Sign() <= 0 {
 		v.expect(at+".size", b.Size, fmt.Sprintf("want a size, such as %s", defaultBackupSize))
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kubefusion/fusionctl/internal/quantity"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
@@ -223,6 +224,9 @@ func goValue(t reflect.Type, message []byte) (any, error) {
 	message2, ok := object.(interface{ Unmarshal([]byte) error })
 	if !ok {
 		panic("objects: internal error: " + t.String() + " is no message")
+	}
+	if err := quantity.InMessage(message, t); err != nil {
+		return nil, err
 	}
 	if err := message2.Unmarshal(message); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package objects_test
 
 import (
+	"bytes"
 	encodingjson "encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -316,6 +318,13 @@ func TestValuesThatAreBombs(t *testing.T) {
 	if _, err := objects.Decode(pod(500_000)); !errors.Is(err, storage.ErrUnreadable) ||
 		!strings.Contains(err.Error(), "takes more than 512 MiB") {
 		t.Errorf("half a million elements: %v", err)
+	}
+	const good, slow = "12345678901n", "1e-100000000" // of one length
+	quantity := store(t, false, corev1.SchemeGroupVersion, &corev1.Pod{Spec: corev1.PodSpec{
+		Overhead: corev1.ResourceList{"cpu": resource.MustParse(good)}}})
+	if _, err := objects.Decode(bytes.Replace(quantity, []byte(good), []byte(slow), 1)); !errors.Is(err,
+		storage.ErrUnreadable) || !strings.Contains(err.Error(), "exponent") {
+		t.Errorf("a quantity that takes a minute: %v", err)
 	}
 	large := &corev1.ConfigMap{Data: map[string]string{"a": strings.Repeat("text, of many lines\n", 60_000)}}
 	if _, err := objects.Decode(store(t, false, corev1.SchemeGroupVersion, large)); err != nil {
