@@ -58,7 +58,7 @@ var carried = map[string][]int{
 	"access": {2, 3, 4}, "allocators": {0}, "annotations": {4, 5}, "behaviours": {1}, "crd-fields": {1},
 	"encryption-providers": {1},
 	"field-gates":          {3}, "flag-aliases": {2}, "garbage": {0}, "labels": {2, 3}, "locks": {0}, "owners": {3},
-	"required": {2}, "resources": {4, 6}, "startup": {2}, "values": {3},
+	"resources": {4, 6}, "startup": {2}, "values": {3},
 }
 
 // remove takes a minor out of all tables, as if it had never been added.

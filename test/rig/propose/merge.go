@@ -25,6 +25,7 @@ func (all tables) propose(r release, f facts) []string {
 	p.kinds()
 	p.stored()
 	p.fields()
+	p.required()
 	p.controllers()
 	p.aliases()
 	return p.decide
@@ -277,6 +278,22 @@ func (p *proposal) fields() {
 		row[2] = withValue(row[2], p.minor, p.facts.fields[field])
 	}
 	slices.SortFunc(t.rows, func(a, b []string) int { return slices.Compare(a[:2], b[:2]) })
+}
+
+func (p *proposal) required() {
+	t := p.tables["required"]
+	rows := make(map[[2]string][]string, len(t.rows))
+	for _, row := range t.rows {
+		rows[[2]string{row[0], row[1]}] = row
+		row[2] = holding(row[2], p.minor, p.facts.required[[2]string{row[0], row[1]}])
+	}
+	for field := range p.facts.required {
+		if rows[field] == nil {
+			t.rows = append(t.rows, []string{field[0], field[1], strconv.Itoa(p.minor)})
+		}
+	}
+	slices.SortFunc(t.rows, func(a, b []string) int { return slices.Compare(a[:2], b[:2]) })
+	t.rows = slices.DeleteFunc(t.rows, func(row []string) bool { return row[2] == "-" })
 }
 
 func (p *proposal) controllers() {

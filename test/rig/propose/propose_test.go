@@ -123,7 +123,8 @@ func TestWhatIsNewIsProposed(t *testing.T) {
 		resources: []resource{{Group: "example.k8s.io", Version: "v1alpha1", Name: "widgets", Kind: "Widget",
 			Stored: true, Key: "widgets", StoredAs: "example.k8s.io/v1alpha1", Namespaced: true,
 			Subresources: []string{"status"}, ShortNames: []string{"wd"}}},
-		fields: map[[2]string]string{{"example.v1alpha1.Widget", "spec"}: "example.v1alpha1.WidgetSpec"},
+		fields:   map[[2]string]string{{"example.v1alpha1.Widget", "spec"}: "example.v1alpha1.WidgetSpec"},
+		required: map[[2]string]bool{{"example.v1alpha1.Widget", "spec"}: true},
 	}
 	server := f.components["kube-apiserver"]
 	server.Flags = append(server.Flags, struct {
@@ -160,6 +161,7 @@ func TestWhatIsNewIsProposed(t *testing.T) {
 		"short-names":     {"widgets", "wd"},
 		"resources":       {"widgets", "widgets", "Widget", "yes", "-", "99=example.k8s.io/v1alpha1", "-", "own"},
 		"kinds":           {"example.k8s.io/v1alpha1", "Widget", "99"},
+		"required":        {"example.v1alpha1.Widget", "spec", "99"},
 		"fields":          {"example.v1alpha1.Widget", "spec", "99=example.v1alpha1.WidgetSpec"},
 		"controllers":     {"widget-controller", "?", "99=widget-controller", "-", "99", "99=Widgets", "-", "?"},
 	} {
@@ -174,6 +176,44 @@ func TestWhatIsNewIsProposed(t *testing.T) {
 		if !strings.Contains(decide, want) {
 			t.Errorf("to be decided:\n%s\nwant %q", decide, want)
 		}
+	}
+}
+
+// A field is required in the minors whose description says so: what an older one requires is not carried over.
+func TestRequiredFieldsAreThoseOfTheDescription(t *testing.T) {
+	const description = `{"definitions": {
+		"io.k8s.api.example.v1.Widget": {"required": ["spec"], "properties": {"spec": {}, "status": {}}},
+		"io.k8s.api.example.v1.WidgetList": {"required": ["items"], "properties": {"items": {}, "metadata": {}}},
+		"io.k8s.api.example.v1.Menu": {"required": ["items"], "properties": {"items": {}}}%s}}`
+	file := filepath.Join(t.TempDir(), "swagger.json")
+	read := func(more string) (map[[2]string]string, map[[2]string]bool, error) {
+		if err := os.WriteFile(file, fmt.Appendf(nil, description, more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return readTypes(file)
+	}
+	fields, required, err := read("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := tables{"required": parseTable("# comment\nexample.v1.Widget\tspec\t97-98\n" +
+		"example.v1.Widget\tstatus\t97-98\nexample.v2.Widget\tspec\t98\n")}
+	p := proposal{tables: all, minor: 99, facts: facts{fields: fields, required: required}}
+	p.required()
+	const want = "# comment\nexample.v1.Menu\titems\t99\nexample.v1.Widget\tspec\t97-99\n" +
+		"example.v1.Widget\tstatus\t97-98\nexample.v2.Widget\tspec\t98\n"
+	if diff := cmp.Diff(want, all["required"].String()); diff != "" {
+		t.Errorf("required.tsv (-want +proposed):\n%s", diff)
+	}
+	// Another patch release of the same minor may require less.
+	p.facts.required = map[[2]string]bool{{"example.v1.Widget", "spec"}: true}
+	p.required()
+	if row, ok := all["required"].find("example.v1.Menu"); ok {
+		t.Errorf("required.tsv keeps %q, which no minor requires", row)
+	}
+	if _, _, err := read(`, "io.k8s.api.example.v1.Odd": {"required": ["gone"]}`); err == nil ||
+		!strings.Contains(err.Error(), `Odd requires "gone"`) {
+		t.Errorf("a required field that the type lacks: %v, want an error that names it", err)
 	}
 }
 

@@ -128,6 +128,7 @@ type facts struct {
 	apiServer
 	resources []resource
 	fields    map[[2]string]string // type and field -> type of the field
+	required  map[[2]string]bool   // type and field, of the fields that an object of the type has to have
 }
 
 type component struct {
@@ -192,7 +193,7 @@ func (r release) read(ctx context.Context) (facts, error) {
 	if f.resources, err = readDiscovery(filepath.Join(r.dir, "api", "discovery")); err != nil {
 		return f, err
 	}
-	if f.fields, err = readFields(filepath.Join(r.dir, "api", "openapi-spec", "swagger.json")); err != nil {
+	if f.fields, f.required, err = readTypes(filepath.Join(r.dir, "api", "openapi-spec", "swagger.json")); err != nil {
 		return f, err
 	}
 	dir, err := os.MkdirTemp("", "facts-")
@@ -359,21 +360,32 @@ type schemaType struct {
 	Items                *schemaType
 	AdditionalProperties *schemaType
 	Properties           map[string]schemaType
+	Required             []string
 }
 
-// readFields reads the fields of all types. A type that writes its own JSON has none.
-func readFields(file string) (map[[2]string]string, error) {
+// readTypes reads the fields of all types, and those that the description requires. A type that writes its own JSON has
+// no fields. Lists require their items, which no table wants.
+func readTypes(file string) (fields map[[2]string]string, required map[[2]string]bool, err error) {
 	var description struct{ Definitions map[string]schemaType }
 	if err := readJSON(file, &description); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	fields := map[[2]string]string{}
+	fields, required = map[[2]string]string{}, map[[2]string]bool{}
 	for name, definition := range description.Definitions {
+		name = typeName(name)
 		for field, t := range definition.Properties {
-			fields[[2]string{typeName(name), field}] = t.String()
+			fields[[2]string{name, field}] = t.String()
+		}
+		for _, field := range definition.Required {
+			if _, known := definition.Properties[field]; !known {
+				return nil, nil, fmt.Errorf("reading %s: %s requires %q, which is no field of it", file, name, field)
+			}
+			if field != "items" || !strings.HasSuffix(name, "List") {
+				required[[2]string{name, field}] = true
+			}
 		}
 	}
-	return fields, nil
+	return fields, required, nil
 }
 
 var typePrefix = regexp.MustCompile(
