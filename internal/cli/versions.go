@@ -31,9 +31,10 @@ func newVersionsCmd(streams Streams) *cobra.Command {
 
 Without a component it lists the minors, and the release of each whose source was read. With one it lists what that
 component has: kube-apiserver its flags, API resources with their etcd keys and stored versions, feature gates,
-admission plugins, writes at start, behaviours and the releases of etcd on which it works; kube-controller-manager its flags, feature gates, controllers and
-leader-election locks; kube-scheduler its flags, feature gates and locks. --facts picks one kind of fact, --minor one
-version.
+admission plugins, writes at start, behaviours and the releases of etcd on which it works; kube-controller-manager its
+flags, feature gates, controllers and leader-election locks; kube-scheduler its flags, feature gates and locks; each of
+them the faults that a patch release mended. Where patch releases of a minor differ, the facts name the one that
+changed. --facts picks one kind of fact, --minor one version.
 
 A vendor's version counts as its minor.
 
@@ -121,6 +122,7 @@ func (r versionsReport) printTables(w io.Writer) error {
 		{"WRITES AT START", "ETCD KEY\tMINORS\tOBJECTS\tHOOK\tTURNED OFF BY", lines(r.Startup, startupLine)},
 		{"BEHAVIOURS", "BEHAVIOUR\tMINORS\tMEANING", lines(r.Behaviours, behaviourLine)},
 		{"ETCD", "ETCD\tRUN\tBETWEEN THOSE\tFAILS\tUSERS BY CERTIFICATE", lines(r.Etcd, etcdLine)},
+		{"FAULTS OF FIRST RELEASES", "MENDED IN\tCONTROLLER\tONLY WITH GATE\tBEFORE", lines(r.Faults, faultLine)},
 	}
 	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.lines) == 0 })
 	for i, part := range parts {
@@ -159,7 +161,11 @@ func minorLine(r browse.Minor) string {
 }
 
 func flagLine(r browse.Flag) string {
-	return cells(r.Name, r.Minors, r.Deprecated, history(r.Defaults))
+	minors := r.Minors
+	if r.NotInFirst != "" {
+		minors += " (not in .0 of " + r.NotInFirst + ")"
+	}
+	return cells(r.Name, minors, r.Deprecated, history(r.Defaults))
 }
 
 func resourceLine(r browse.Resource) string {
@@ -201,4 +207,14 @@ func etcdLine(r browse.Etcd) string {
 	return cells(r.Etcd, r.Run, r.Between, r.Fails, users)
 }
 
-func behaviourLine(r browse.Behaviour) string { return cells(r.Name, r.Minors, r.Meaning) }
+func behaviourLine(r browse.Behaviour) string {
+	minors := r.Minors
+	if len(r.Since) > 0 {
+		minors += " (from " + strings.Join(r.Since, ", ") + " on)"
+	}
+	return cells(r.Name, minors, r.Meaning)
+}
+
+func faultLine(r browse.Fault) string {
+	return cells(strings.Join(r.MendedIn, ","), r.Controller, r.Gate, r.Happens)
+}

@@ -334,6 +334,9 @@ func decodeBehaviours() []BehaviourFact {
 // BehaviourFacts lists what is known of all behaviours, by name; of some that no constant names, too.
 func BehaviourFacts() []BehaviourFact { return slices.Clone(behaviourTable()) }
 
+// Since returns the first patch release of the minor that behaves so; 0 when all of them do, or none.
+func (f BehaviourFact) Since(m Minor) int { return f.firstPatch[m] }
+
 // Behaves reports whether the minor behaves so; true also when only its later patch releases do.
 func Behaves(b Behaviour, m Minor) bool { return b.fact().Minors.Has(m) }
 
@@ -348,7 +351,7 @@ func BehavesIn(b Behaviour, v Version) bool {
 }
 
 // BehavesSince returns the first patch release of the minor that behaves so; 0 when all of them do, or none.
-func BehavesSince(b Behaviour, m Minor) int { return b.fact().firstPatch[m] }
+func BehavesSince(b Behaviour, m Minor) int { return b.fact().Since(m) }
 
 // fact finds the row of the behaviour. No version behaves as a number that is none of the constants.
 func (b Behaviour) fact() *BehaviourFact {

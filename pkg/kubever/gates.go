@@ -44,6 +44,13 @@ func (g GateFact) In(v Version) (GateState, bool) {
 	return g.At(v.Minor)
 }
 
+// ChangedIn returns the patch release of the minor with which the gate came to its state, or was added, where the first
+// releases differ; false where they do not.
+func (g GateFact) ChangedIn(m Minor) (patch int, changed bool) {
+	_, differs := at(g.first, m)
+	return g.since[m], differs || g.lateIn.Has(m)
+}
+
 // KnownTo reports whether the component accepts the gate's name in --feature-gates at the minor.
 func (g GateFact) KnownTo(component string, m Minor) bool {
 	if _, known := g.At(m); !known {

@@ -27,6 +27,7 @@ func TestGatesOfFirstReleases(t *testing.T) {
 		{"OrderedNamespaceDeletion", "1.31.6", GateState{}, false},
 		{"OrderedNamespaceDeletion", "1.31.7", GateState{Stage: "BETA"}, true},
 		{"ValidateProxyRedirects", "1.12.0", GateState{}, false},
+		{"ValidateProxyRedirects", "1.12.1", GateState{}, false},
 		{"ValidateProxyRedirects", "1.12.2", GateState{Stage: "ALPHA"}, true},
 	} {
 		v, err := Parse(test.version)
@@ -35,6 +36,22 @@ func TestGatesOfFirstReleases(t *testing.T) {
 		}
 		if got, known := Gate(test.gate).In(v); got != test.want || known != test.known {
 			t.Errorf("%s in %s: %+v, %v, want %+v, %v", test.gate, test.version, got, known, test.want, test.known)
+		}
+	}
+	for _, test := range []struct {
+		gate    string
+		minor   Minor
+		patch   int
+		changed bool
+	}{
+		{"ValidateProxyRedirects", 12, 2, true},
+		{"ValidateProxyRedirects", 13, 0, false},
+		{"EventedPLEG", 28, 6, true},
+		{"EventedPLEG", 26, 0, false},
+	} {
+		if patch, changed := Gate(test.gate).ChangedIn(test.minor); patch != test.patch || changed != test.changed {
+			t.Errorf("%s changed in %s.%d: %t, want .%d, %t", test.gate, test.minor, patch, changed, test.patch,
+				test.changed)
 		}
 	}
 	changed := 0
@@ -48,6 +65,14 @@ func TestGatesOfFirstReleases(t *testing.T) {
 				if last, ok := gate.At(m); !ok || last == first.value || gate.lateIn.Has(m) {
 					t.Errorf("%s in %s.0: %+v, and %+v afterwards", gate.Name, m, first.value, last)
 				}
+			}
+		}
+	}
+	// Which patch release brought what .0 lacks is known of every gate: .0 alone would be a guess.
+	for _, gate := range gateTable() {
+		for _, m := range Minors() {
+			if patch, late := gate.ChangedIn(m); late && patch == 0 {
+				t.Errorf("%s changed in a patch release of %s that the tables do not name", gate.Name, m)
 			}
 		}
 	}

@@ -41,12 +41,23 @@ func decodePatches() []PatchFault {
 	return faults
 }
 
+// AllPatchFaults lists the faults of a component that the first releases of any minor have.
+func AllPatchFaults(component string) []PatchFault {
+	var faults []PatchFault
+	for _, f := range patchTable() {
+		if f.Component == component {
+			faults = append(faults, f)
+		}
+	}
+	return faults
+}
+
 // PatchFaults lists the faults of a component's release that later releases of its minor do not have. A version without
 // a patch counts as the last.
 func PatchFaults(component string, v Version) []PatchFault {
 	var faults []PatchFault
-	for _, f := range patchTable() {
-		if patch, had := f.MendedIn(v.Minor); f.Component == component && had && v.HasPatch && v.Patch < patch {
+	for _, f := range AllPatchFaults(component) {
+		if patch, had := f.MendedIn(v.Minor); had && v.HasPatch && v.Patch < patch {
 			faults = append(faults, f)
 		}
 	}

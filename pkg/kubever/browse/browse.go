@@ -3,6 +3,7 @@
 package browse
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,18 +13,19 @@ import (
 
 // Kinds are the kinds of facts, in the order in which they are printed.
 func Kinds() []string {
-	return []string{"flags", "resources", "controllers", "gates", "admission", "locks", "startup", "behaviours", "etcd"}
+	return []string{"flags", "resources", "controllers", "gates", "admission", "locks", "startup", "behaviours", "etcd",
+		"faults"}
 }
 
 // KindsOf lists the kinds of facts that a component has; nil for an unknown component.
 func KindsOf(component string) []string {
 	switch component {
 	case kubever.APIServer:
-		return []string{"flags", "resources", "gates", "admission", "startup", "behaviours", "etcd"}
+		return []string{"flags", "resources", "gates", "admission", "startup", "behaviours", "etcd", "faults"}
 	case kubever.ControllerManager:
-		return []string{"flags", "controllers", "gates", "locks"}
+		return []string{"flags", "controllers", "gates", "locks", "faults"}
 	case kubever.Scheduler:
-		return []string{"flags", "gates", "locks"}
+		return []string{"flags", "gates", "locks", "faults"}
 	}
 	return nil
 }
@@ -42,6 +44,7 @@ type Facts struct {
 	Startup     []StartupWrite `json:"startup,omitempty"`
 	Behaviours  []Behaviour    `json:"behaviours,omitempty"`
 	Etcd        []Etcd         `json:"etcd,omitempty"`
+	Faults      []Fault        `json:"faults,omitempty"`
 }
 
 // Of returns the facts of some kinds about a component in the minors given, in order; "" for a summary of the minors.
@@ -71,6 +74,8 @@ func Of(component string, kinds []string, minors []kubever.Minor) Facts {
 			facts.Behaviours = behaviourRows(minors)
 		case "etcd":
 			facts.Etcd = etcdRows(minors)
+		case "faults":
+			facts.Faults = faultRows(component, minors)
 		}
 	}
 	return facts
@@ -95,6 +100,7 @@ type Value struct {
 type Flag struct {
 	Name       string  `json:"name"`
 	Minors     string  `json:"minors"`
+	NotInFirst string  `json:"notInFirst,omitempty"` // those of the minors whose .0 release refuses it
 	Deprecated string  `json:"deprecated,omitempty"`
 	Defaults   []Value `json:"defaults,omitempty"`
 }
@@ -155,10 +161,11 @@ type StartupWrite struct {
 
 // Behaviour is what some minors do.
 type Behaviour struct {
-	Name    string `json:"name"`
-	Minors  string `json:"minors"`
-	Meaning string `json:"meaning"`
-	Source  string `json:"source"`
+	Name    string   `json:"name"`
+	Minors  string   `json:"minors"`
+	Since   []string `json:"since,omitempty"` // releases before which their minor does not do it yet
+	Meaning string   `json:"meaning"`
+	Source  string   `json:"source"`
 }
 
 // Etcd is how API servers work on members of an etcd minor.
@@ -170,6 +177,15 @@ type Etcd struct {
 	// CertificateUsers: API servers can use it when it asks for users.
 	CertificateUsers bool   `json:"certificateUsers"`
 	Source           string `json:"source"`
+}
+
+// Fault is one of the first releases of some minors.
+type Fault struct {
+	MendedIn   []string `json:"mendedIn"`             // releases: those before them of the same minor have it
+	Controller string   `json:"controller,omitempty"` // that has it; "" for the component itself
+	Gate       string   `json:"gate,omitempty"`       // feature gate without which it is not there
+	Happens    string   `json:"happens"`
+	Source     string   `json:"source"`
 }
 
 // minorsWhere prints those of the minors for which a predicate holds, "never" for none.
@@ -224,6 +240,9 @@ func flagRows(component string, minors []kubever.Minor) []Flag {
 		row := Flag{Name: name, Minors: minorsWhere(minors, flag.In), Defaults: valuesOver(minors, flag.Default)}
 		if deprecated := minorsWhere(minors, flag.DeprecatedIn); deprecated != "never" {
 			row.Deprecated = deprecated
+		}
+		if late := minorsWhere(minors, flag.NotInDotZero); late != "never" {
+			row.NotInFirst = late
 		}
 		rows = append(rows, row)
 	}
@@ -299,11 +318,7 @@ func gateRows(component string, minors []kubever.Minor) []Gate {
 		gate := kubever.Gate(name)
 		states := valuesOver(minors, func(m kubever.Minor) (string, bool) {
 			state, _ := gate.At(m)
-			described := describeGate(state)
-			if first, ok := gate.In(kubever.Version{Minor: m, HasPatch: true}); ok && first != state {
-				described += " (" + m.String() + ".0: " + describeGate(first) + ")"
-			}
-			return described, gate.KnownTo(component, m)
+			return describeGate(state) + describeFirst(gate, m), gate.KnownTo(component, m)
 		})
 		if states != nil {
 			rows = append(rows, Gate{Name: name, States: states})
@@ -311,6 +326,21 @@ func gateRows(component string, minors []kubever.Minor) []Gate {
 	}
 	return rows
 }
+
+// describeFirst says what the first releases of a minor have instead, "" where they do not differ.
+func describeFirst(gate kubever.GateFact, m kubever.Minor) string {
+	patch, changed := gate.ChangedIn(m)
+	if !changed {
+		return ""
+	}
+	first, known := gate.In(kubever.Version{Minor: m, HasPatch: true})
+	if known {
+		return " (before " + release(m, patch) + ": " + describeGate(first) + ")"
+	}
+	return " (from " + release(m, patch) + " on)"
+}
+
+func release(m kubever.Minor, patch int) string { return fmt.Sprintf("%s.%d", m, patch) }
 
 func describeGate(state kubever.GateState) string {
 	words := []string{state.Stage, "off"}
@@ -390,7 +420,29 @@ func behaviourRows(minors []kubever.Minor) []Behaviour {
 	var rows []Behaviour
 	for _, b := range kubever.BehaviourFacts() {
 		if in := minorsWhere(minors, b.Minors.Has); in != "never" {
-			rows = append(rows, Behaviour{Name: b.Name, Minors: in, Meaning: b.Meaning, Source: b.Source})
+			row := Behaviour{Name: b.Name, Minors: in, Meaning: b.Meaning, Source: b.Source}
+			for _, m := range minors {
+				if patch := b.Since(m); patch > 0 {
+					row.Since = append(row.Since, release(m, patch))
+				}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func faultRows(component string, minors []kubever.Minor) []Fault {
+	var rows []Fault
+	for _, f := range kubever.AllPatchFaults(component) {
+		row := Fault{Controller: f.Controller, Gate: f.Gate, Happens: f.Happens, Source: f.Source}
+		for _, m := range minors {
+			if patch, had := f.MendedIn(m); had {
+				row.MendedIn = append(row.MendedIn, release(m, patch))
+			}
+		}
+		if row.MendedIn != nil {
+			rows = append(rows, row)
 		}
 	}
 	return rows
