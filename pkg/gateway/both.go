@@ -386,6 +386,9 @@ func (b *both) change(w http.ResponseWriter) error {
 	}
 	if b.info.Subresource != "" && !slices.Contains(jsonSubresources, b.info.Subresource) {
 		p, err := b.locate("", uid, true)
+		if err == nil {
+			err = b.heeds(b.r, b.info.Subresource, b.memory, p.side)
+		}
 		if err != nil {
 			return err
 		}

@@ -165,7 +165,7 @@ func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exch
 	}
 	over := g.conversion(c, row, name, memory)
 	if c.info.Verb == "watch" {
-		return g.passOver(timed{w, g.eventTimeout}, r, c, name, passing{done: g.done, over: over})
+		return g.passOver(timed{w, g.eventTimeout}, r, c, name, passing{done: c.done, over: over})
 	}
 	form, err := accept(r, g.at(name).behaves(kubever.BehaviourMetadataAnswered))
 	if err != nil {

@@ -74,6 +74,7 @@ func (g *Gateway) refresh(ctx context.Context) {
 	}
 	v.documents = v.table.Documents(map[pair.Side]bool{pair.Legacy: legacy.err != nil, pair.Modern: modern.err != nil})
 	g.current.Store(v)
+	g.lasting.end(v.table)
 }
 
 func (g *Gateway) refreshSide(ctx context.Context, s *side) {

@@ -41,6 +41,11 @@ func unavailable(format string, args ...any) error {
 	return err
 }
 
+// expired is said of a resource version with which a client cannot go on: it lists again without one.
+func expired(format string, args ...any) error {
+	return refusal(http.StatusGone, metav1.StatusReasonExpired, format, args...)
+}
+
 func unavailableDetails() *metav1.StatusDetails { return &metav1.StatusDetails{RetryAfterSeconds: 1} }
 
 func unreachable(side pair.Side, err error) error {

@@ -29,6 +29,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
+	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -89,6 +90,7 @@ type Gateway struct {
 	known   map[pair.Side]*known // of refresh alone
 	current atomic.Pointer[view]
 	done    context.Context // ends with the gateway: watches end then
+	lasting lasting         // watches of routes
 
 	eventTimeout time.Duration
 }
@@ -188,6 +190,7 @@ type exchange struct {
 	took *took
 	// long: the answer has no end of its own
 	long    bool
+	done    context.Context // watches end with it
 	reading webserver.Slots // of the user, for bodies that the gateway reads
 }
 
@@ -302,7 +305,7 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	if r, err = g.audit.begin(w, r, id, info, t); err != nil {
 		return err
 	}
-	c := &exchange{id: id, info: info, view: g.current.Load(), took: t}
+	c := &exchange{id: id, info: info, view: g.current.Load(), took: t, done: g.done}
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil && !c.proxied() { // an older server reads another one in it
 		return badRequest("the query cannot be read: %v", err)
 	}
@@ -355,7 +358,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, c *exchange, name
 	c.route(name, route)
 	how := passing{prefix: prefix, proxied: c.proxied()}
 	if c.info.Verb == "watch" {
-		how.done, w = g.done, timed{w, g.eventTimeout}
+		how.done, w = c.done, timed{w, g.eventTimeout}
 	}
 	return g.passOver(w, r, c, name, how)
 }
@@ -426,6 +429,24 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 	}
 	if r.Method == http.MethodOptions || r.Method == http.MethodConnect || r.Method == http.MethodTrace {
 		return unsupported("%s is not served", r.Method)
+	}
+	if row.Way != routes.Both && slices.Contains([]string{"get", "list", "watch"}, info.Verb) {
+		query := r.URL.Query()
+		if at := query.Get("resourceVersion"); merge.IsComposite(at) {
+			return expired("resourceVersion %q is of objects of both sides, which one side alone has now; list them "+
+				"again", at)
+		}
+		if _, err := merge.ParseToken(query.Get("continue")); err == nil {
+			return expired("the continue token is of objects of both sides, which one side alone has now; list them again")
+		}
+	}
+	if info.Verb == "watch" {
+		ctx, cancel := context.WithCancel(r.Context())
+		c.took.end(cancel)
+		c.done = g.lasting.as(g.done, row)
+		stop := context.AfterFunc(c.done, cancel)
+		c.took.end(func() { stop() })
+		r = r.WithContext(ctx)
 	}
 	budget := g.memory
 	if isCluster(row.Read) && row.Way != routes.Both {

@@ -808,7 +808,9 @@ func TestListsGoOnOverBothSides(t *testing.T) {
 	if slices.Sort(names); !slices.Equal(names, []string{"l1", "l2", "l3", "m1", "m2", "m3"}) {
 		t.Errorf("pages have %q", names)
 	}
-	x.wants("GET", collection+"?resourceVersion=7", "", http.StatusUnprocessableEntity, "no resource version")
+	x.wants("GET", collection+"?resourceVersion=7", "", http.StatusGone, `"reason":"Expired"`)
+	x.wants("GET", collection+"?watch=1&resourceVersion=7", "", http.StatusGone, `"reason":"Expired"`)
+	x.wants("GET", collection+"?resourceVersion=x", "", http.StatusUnprocessableEntity, "no resource version")
 	x.wants("GET", collection+"?resourceVersion=l7m9&resourceVersionMatch=NotOlderThan", "", http.StatusOK, "l1")
 	if r, _ := x.modern.last(collection); r.URL.Query().Get("resourceVersion") != "9" {
 		t.Errorf("the modern side is asked %s", r.URL)
@@ -834,8 +836,11 @@ func TestRequestsByNameGoToTheSideThatHasTheObject(t *testing.T) {
 		collection + "/old"); body != `{"metadata":{"annotations":{"a":"b"},"resourceVersion":"5"}}` {
 		t.Errorf("the legacy side is sent %s", body)
 	}
-	x.wants("PATCH", collection+"/old", `{"metadata":{"resourceVersion":"m5"}}`, http.StatusBadRequest, "legacy side",
-		"Content-Type: application/merge-patch+json")
+	for version, code := range map[string]int{"m5": http.StatusConflict, "5": http.StatusConflict,
+		"x": http.StatusBadRequest} {
+		x.wants("PATCH", collection+"/old", `{"metadata":{"resourceVersion":"`+version+`"}}`, code, "resource version",
+			"Content-Type: application/merge-patch+json")
+	}
 	x.wants("PATCH", collection+"/old", `[{"op":"test","path":"/metadata/annotations/kubefusion.dev~1side",
 		"value":"modern"}]`, http.StatusUnprocessableEntity, "test", "Content-Type: application/json-patch+json")
 	x.wants("PUT", collection+"/old", "k8s\x00", http.StatusBadRequest, "",

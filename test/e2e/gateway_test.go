@@ -265,7 +265,8 @@ func TestGatewayServesBothSides(t *testing.T) {
 		client := g.ClientOf(g.url, "alice", "developers")
 		for path, want := range map[string]int{
 			"/apis/batch/v1/cronjobs":                             http.StatusOK, // batch/v1beta1 on the legacy side
-			"/apis/apps/v1/deployments?resourceVersion=1":         http.StatusUnprocessableEntity,
+			"/apis/apps/v1/deployments?resourceVersion=1":         http.StatusGone,
+			"/apis/apps/v1/deployments?resourceVersion=x":         http.StatusUnprocessableEntity,
 			"/apis/apps/v1/deployments?continue=abc":              http.StatusBadRequest,
 			"/apis/apps/v1/namespaces//deployments":               http.StatusBadRequest,
 			"/apis/apps/v1/namespaces/default/deployments/%2e%2e": http.StatusBadRequest,

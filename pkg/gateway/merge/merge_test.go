@@ -17,10 +17,17 @@ func TestVersionsAreReadAsTheyAreWritten(t *testing.T) {
 			t.Errorf("ParseVersion(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"12", "l", "m7l12", "l12m", "l-1", "l12m7 ", "l1.2", "L1",
-		"l" + strings.Repeat("9", 21)} {
-		if got, err := ParseVersion(text); !errors.Is(err, ErrForeignVersion) {
-			t.Errorf("ParseVersion(%q) = %+v, %v, want it refused", text, got, err)
+	for text, foreign := range map[string]bool{"12": true, "l": false, "m7l12": false, "l12m": false, "l-1": false,
+		"l12m7 ": false, "l1.2": false, "L1": false, "-1": false, "l" + strings.Repeat("9", 21): false,
+		strings.Repeat("9", 21): false} {
+		if got, err := ParseVersion(text); err == nil || errors.Is(err, ErrForeignVersion) != foreign {
+			t.Errorf("ParseVersion(%q) = %+v, %v, want it refused, foreign %t", text, got, err, foreign)
+		}
+	}
+	for text, want := range map[string]bool{"": false, "0": false, "12": false, "l": false, "l1": true, "m2": true,
+		"l1m2": true} {
+		if got := IsComposite(text); got != want {
+			t.Errorf("IsComposite(%q) = %t", text, got)
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (f fields) readTable(side pair.Side, all Version) (own string, err error) {
 
 // Write is an object that a client sends, or a merge patch of one, as its side stores it: without the annotation, with
 // the resource version of that side.
-// Errors: no JSON object; a resource version of the other side alone.
+// Errors: no JSON object; ErrForeignVersion, wrapped: a resource version of the other side alone, or of an API server.
 func Write(object []byte, side pair.Side) ([]byte, error) {
 	var f fields
 	if err := json.Unmarshal(object, &f); err != nil {
@@ -222,7 +222,7 @@ func writeVersion(raw json.RawMessage, side pair.Side) (json.RawMessage, error) 
 		return nil, err
 	}
 	if version.Of(side) == "" {
-		return nil, fmt.Errorf("%q is not one of the %s side", text, side)
+		return nil, fmt.Errorf("%q %w of the %s side", text, ErrForeignVersion, side)
 	}
 	return encode(version.Of(side)), nil
 }

@@ -52,21 +52,30 @@ func (v Version) String() string {
 
 var versionForm = regexp.MustCompile(`^(?:l([0-9]{1,20}))?(?:m([0-9]{1,20}))?$`)
 
-// ErrForeignVersion: the version is that of one API server, or of nothing: "1042" does not say of which side.
+var serverVersionForm = regexp.MustCompile(`^[0-9]{1,20}$`)
+
+// ErrForeignVersion: the version is that of one API server, or of the side that is not meant: "1042" does not say of
+// which side. What was read so has to be read again.
 var ErrForeignVersion = errors.New("is no resource version of this endpoint")
 
 // ParseVersion reads what String made; "0" is any version of either side.
-// Errors: ErrForeignVersion, wrapped.
+// Errors: ErrForeignVersion, wrapped; what no API server has as a version.
 func ParseVersion(text string) (Version, error) {
 	if text == "0" {
 		return Version{"0", "0"}, nil
 	}
 	parts := versionForm.FindStringSubmatch(text)
-	if parts == nil {
+	switch {
+	case parts != nil:
+		return Version{parts[1], parts[2]}, nil
+	case serverVersionForm.MatchString(text):
 		return Version{}, fmt.Errorf("%q %w", text, ErrForeignVersion)
 	}
-	return Version{parts[1], parts[2]}, nil
+	return Version{}, fmt.Errorf("%q is no resource version", text)
 }
+
+// IsComposite reports whether the text is a version of objects of both sides, which no API server knows.
+func IsComposite(text string) bool { return text != "" && versionForm.MatchString(text) }
 
 // Token says where a list of both sides goes on.
 type Token struct {
