@@ -37,13 +37,13 @@ func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *exchange,
 		return unsupported("%s of %s is not served for both sides at once; /sides/legacy and /sides/modern serve it",
 			info.Verb, row.GroupResource())
 	}
-	if err := g.heeds(r, info.Subresource, memory, pair.Sides()...); err != nil {
-		return err
-	}
 	b := &both{Gateway: g, exchange: c, row: row, r: r, query: r.URL.Query(), memory: memory}
 	switch {
 	case oldWatch(r, c):
 		return notImplemented("paths with /watch/ are not served for both sides; watch=true is")
+	case discovery.Flag(b.query, "sendInitialEvents"):
+		// Each side ends its first events for itself: a client would take those of one side for all.
+		return invalid("sendInitialEvents is not served for what both sides have: list and watch")
 	case info.Verb == "watch":
 		return b.watch(w)
 	case info.Verb == "list":
@@ -318,10 +318,14 @@ func set(q url.Values, name string, value int64, on bool) {
 	}
 }
 
-// version is the resource version that a client asks for.
+// version is the resource version that a client asks for. One of an API server is expired: a client may have read it
+// when one side alone had such objects, and lists again when it hears so.
 func (b *both) version(query url.Values) (merge.Version, error) {
 	version, err := merge.ParseVersion(query.Get("resourceVersion"))
-	if err != nil {
+	switch {
+	case errors.Is(err, merge.ErrForeignVersion):
+		return version, expired("resourceVersion %v: both sides have such objects now; list them again", err)
+	case err != nil:
 		return version, invalid("resourceVersion: %v: it is that of a list or an object that was read here", err)
 	}
 	return version, nil
@@ -402,25 +406,33 @@ func (b *both) change(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	if b.r.Method == http.MethodDelete && uid == "" {
+	var deletion []byte
+	if b.r.Method == http.MethodDelete {
+		deletion = body
 		var options metav1.DeleteOptions
-		if len(body) > 0 && utiljson.Unmarshal(body, &options) == nil && options.Preconditions != nil &&
+		if uid == "" && len(body) > 0 && utiljson.Unmarshal(body, &options) == nil && options.Preconditions != nil &&
 			options.Preconditions.UID != nil {
 			uid = string(*options.Preconditions.UID)
 		}
 	}
 	target := b.options.Create
-	switch p, err := b.locate("", uid, true); {
+	reads := b.r.Method == http.MethodGet || b.r.Method == http.MethodHead
+	switch p, err := b.locate("", uid, !reads); {
 	case err == nil:
 		target = p.side
 	case b.creates(err, kind):
 	default:
 		return err
 	}
+	if err := b.heedsDryRun(b.query, deletion, target); err != nil {
+		return err
+	}
 	if len(body) > 0 {
 		switch body, err = b.written(body, kind, target); {
 		case errors.Is(err, merge.ErrTestFailed):
 			return invalid("%v", err)
+		case errors.Is(err, merge.ErrForeignVersion):
+			return refusal(http.StatusConflict, metav1.StatusReasonConflict, "%v: the object has to be read again", err)
 		case err != nil:
 			return badRequest("%v", err)
 		}
@@ -481,6 +493,9 @@ func (b *both) create(w http.ResponseWriter) error {
 		return badRequest("the object: %v", err)
 	}
 	target := b.options.Create
+	if err := b.heedsDryRun(b.query, nil, target); err != nil {
+		return err
+	}
 	if name := meta.Metadata.Name; name != "" {
 		if problems := content.IsPathSegmentName(name); len(problems) > 0 {
 			return invalid("metadata.name %q: %s", name, strings.Join(problems, ", "))

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,11 @@ func (b *both) deleteCollection(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
+	for _, name := range names {
+		if err := b.heedsDryRun(b.query, body, name); err != nil {
+			return err
+		}
+	}
 	if err := b.mayDeleteCollection(names); err != nil {
 		return err
 	}
@@ -61,7 +67,9 @@ func (b *both) deleteCollection(w http.ResponseWriter) error {
 
 // deleteOf sends the deletion of a collection to a side. The objects that it answers with are read and not held.
 func (b *both) deleteOf(name pair.Side, q question) error {
-	body, _, err := b.opened(b.r.Context(), name, q, b.memory)
+	ctx, cancel := context.WithTimeout(b.r.Context(), 2*b.sides[name].answerTimeout)
+	defer cancel()
+	body, _, err := b.opened(ctx, name, q, b.memory)
 	if err != nil {
 		return err
 	}

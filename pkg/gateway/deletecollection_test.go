@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 const accessReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -55,10 +53,9 @@ func TestCollectionsAreDeletedOnBothSides(t *testing.T) {
 	x.wants("DELETE", collection+"?limit=1", "", http.StatusBadRequest, "limit")
 	x.wants("DELETE", collection+"?continue=x", "", http.StatusBadRequest, "continue")
 	x.wants("DELETE", collection, "{", http.StatusBadRequest, "")
-	if !kubever.Behaves(kubever.BehaviourDryRunHeeded, testPlan(t).Legacy.Version.Minor) {
-		x.wants("DELETE", collection+"?dryRun=All", "", http.StatusBadRequest, "dryRun")
-		x.wants("DELETE", collection, `{"dryRun":["All"]}`, http.StatusBadRequest, "dryRun")
-	}
+	x.isOld()
+	x.wants("DELETE", collection+"?dryRun=All", "", http.StatusBadRequest, "dryRun")
+	x.wants("DELETE", collection, `{"dryRun":["All"]}`, http.StatusBadRequest, "dryRun")
 	nothing("before both sides agree")
 
 	x.wants("DELETE", collection+"?labelSelector=app%3Da&propagationPolicy=Orphan&resourceVersion=l3m4",

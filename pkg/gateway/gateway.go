@@ -472,47 +472,40 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 }
 
 // heeds refuses what the version of a side would not understand, and so do something else, or never end.
-func (g *Gateway) heeds(r *http.Request, subresource string, memory *webserver.Reservation,
-	sides ...pair.Side) error {
+func (g *Gateway) heeds(r *http.Request, subresource string, memory *webserver.Reservation, name pair.Side) error {
 	query := r.URL.Query()
-	if len(sides) > 1 && discovery.Flag(query, "sendInitialEvents") {
-		// Each side ends its first events for itself: a client would take those of one side for all.
-		return invalid("sendInitialEvents is not served for what both sides have: list and watch")
+	var options []byte
+	// An eviction has the options of a deletion in it.
+	deletes := r.Method == http.MethodDelete || r.Method == http.MethodPost && subresource == "eviction"
+	if deletes && !query.Has("dryRun") && !g.at(name).behaves(kubever.BehaviourDryRunHeeded) {
+		var err error
+		if options, err = readAll(r.Context(), r.Body, limitOptionsBytes, memory); err != nil {
+			return unread(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(options))
 	}
-	for _, name := range sides {
-		minor := g.at(name).minor()
-		dry, err := query.Has("dryRun"), error(nil)
-		// An eviction has the options of a deletion in it.
-		deletes := r.Method == http.MethodDelete || r.Method == http.MethodPost && subresource == "eviction"
-		if !dry && deletes && !kubever.Behaves(kubever.BehaviourDryRunHeeded, minor) {
-			if dry, err = dryDelete(r, memory); err != nil {
-				return err
-			}
-		}
-		if dry && !kubever.Behaves(kubever.BehaviourDryRunHeeded, minor) {
-			return badRequest("%s is of version %s, which does not know dryRun and would do it", called(name), minor)
-		}
-		if discovery.Flag(query, "sendInitialEvents") && !kubever.Behaves(kubever.BehaviourWatchListHeeded, minor) {
-			return invalid("sendInitialEvents is not served: %s is of version %s, which would not end it; "+
-				"list and watch", called(name), minor)
-		}
+	if err := g.heedsDryRun(query, options, name); err != nil {
+		return err
+	}
+	if discovery.Flag(query, "sendInitialEvents") && !g.at(name).behaves(kubever.BehaviourWatchListHeeded) {
+		return invalid("sendInitialEvents is not served: %s is of version %s, which would not end it; "+
+			"list and watch", called(name), g.at(name).minor())
 	}
 	return nil
 }
 
-// dryDelete reports whether the options in the body of a deletion, or of an eviction, may ask for a dry run.
-func dryDelete(r *http.Request, memory *webserver.Reservation) (bool, error) {
-	body, err := readAll(r.Context(), r.Body, limitOptionsBytes, memory)
-	if err != nil {
-		return false, unread(err)
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
+// heedsDryRun refuses a dry run on a side whose version does not know it and would write. options are those of a
+// deletion.
+func (g *Gateway) heedsDryRun(query url.Values, options []byte, name pair.Side) error {
+	dry := query.Has("dryRun")
 	for _, word := range []string{"dryRun", "All", `\u`} { // JSON may spell either of them with escapes
-		if bytes.Contains(body, []byte(word)) {
-			return true, nil
-		}
+		dry = dry || bytes.Contains(options, []byte(word))
 	}
-	return false, nil
+	if dry && !g.at(name).behaves(kubever.BehaviourDryRunHeeded) {
+		return badRequest("%s is of version %s, which does not know dryRun and would do it", called(name),
+			g.at(name).minor())
+	}
+	return nil
 }
 
 func invalid(format string, args ...any) error {

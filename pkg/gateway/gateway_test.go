@@ -1214,3 +1214,18 @@ func TestSlashesAtTheEnd(t *testing.T) {
 		x.wants("GET", path, "", http.StatusBadRequest, "empty segment")
 	}
 }
+
+// kubectl get NAME --sort-by looks for the field in the object of the row.
+func TestTablesOfOneObjectHaveIt(t *testing.T) {
+	x := newFixture(t)
+	x.modern.page("GET "+collection+"/new", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"5"},
+			"columnDefinitions":[{"name":%q,"type":"string"}],"rows":[{"cells":["new"],"object":%s}]}`,
+			"include "+r.URL.Query().Get("includeObject"), deployment("new", "u"))
+	})
+	for include, want := range map[string]string{"Object": "include Object", "None": `"include "`, "": `"include "`} {
+		x.wants("GET", collection+"/new?includeObject="+include, "", http.StatusOK, want,
+			"Accept: application/json;as=Table;v=v1;g=meta.k8s.io")
+	}
+}

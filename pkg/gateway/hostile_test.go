@@ -146,14 +146,69 @@ func TestHugeLimitsAreShared(t *testing.T) {
 	}
 }
 
+// isOld lets the legacy side be of a release that knows neither dry runs nor Tables.
+func (x *fixture) isOld() {
+	x.t.Helper()
+	old, err := kubever.Parse("1.10.13")
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.gateway.at(pair.Legacy).says(old)
+}
+
+// TestDryRunsOfTheOtherSide: what an old side would not understand is refused there alone: kubectl diff works with
+// objects of the other one.
+func TestDryRunsOfTheOtherSide(t *testing.T) {
+	x := newFixture(t)
+	x.isOld()
+	x.legacy.say("GET "+collection+"/old", http.StatusOK, deployment("old", "u-old"))
+	x.modern.say("GET "+collection+"/new", http.StatusOK, deployment("new", "u-new"))
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.say("POST "+collection, http.StatusCreated, deployment("made", "u"))
+		for _, name := range []string{"old", "new"} {
+			for _, method := range []string{"PATCH", "PUT", "DELETE"} {
+				side.say(method+" "+collection+"/"+name, http.StatusOK, deployment(name, "u"))
+			}
+		}
+	}
+	for name, code := range map[string]int{"old": http.StatusBadRequest, "new": http.StatusOK} {
+		at := collection + "/" + name
+		x.wants("PATCH", at+"?dryRun=All", `{}`, code, "", "Content-Type: application/merge-patch+json")
+		x.wants("PUT", at+"?dryRun=All", `{}`, code, "")
+		x.wants("DELETE", at+"?dryRun=All", "", code, "")
+		x.wants("DELETE", at, `{"dryRun":["All"]}`, code, "")
+		x.wants("DELETE", at, `{"dr\u0079Run":["\u0041ll"]}`, code, "")
+	}
+	x.wants("POST", collection+"?dryRun=All", `{"metadata":{"name":"made"}}`, http.StatusCreated, "made")
+	x.gateway.options.Create = pair.Legacy
+	x.wants("POST", collection+"?dryRun=All", `{"metadata":{"name":"made"}}`, http.StatusBadRequest, "does not know dryRun")
+	x.legacy.mu.Lock()
+	defer x.legacy.mu.Unlock()
+	for _, r := range x.legacy.asked {
+		if r.Method != http.MethodGet {
+			t.Errorf("the legacy side is asked to %s %s", r.Method, r.URL)
+		}
+	}
+}
+
+// TestSubresourcesAreReadOfOneSide: that the other side does not answer is in the way of writes alone, as for objects.
+func TestSubresourcesAreReadOfOneSide(t *testing.T) {
+	x := newFixture(t)
+	x.modern.say("GET "+collection+"/new", http.StatusOK, deployment("new", "u-new"))
+	x.modern.say("GET "+collection+"/new/scale", http.StatusOK, `{"kind":"Scale","apiVersion":"autoscaling/v1",
+		"metadata":{"name":"new","resourceVersion":"5"}}`)
+	x.legacy.page("GET "+collection+"/new", func(w http.ResponseWriter, _ *http.Request) {
+		status(w, http.StatusServiceUnavailable, "ServiceUnavailable")
+	})
+	x.wants("GET", collection+"/new", "", http.StatusOK, "new")
+	x.wants("GET", collection+"/new/scale", "", http.StatusOK, `"m5"`)
+	x.wants("PUT", collection+"/new/scale", `{}`, http.StatusServiceUnavailable, "legacy")
+}
+
 // TestDryRunsAreNotDone: an old API server deletes, and evicts, whatever the options in the body say.
 func TestDryRunsAreNotDone(t *testing.T) {
 	x := newFixture(t)
-	old, err := kubever.Parse("1.10.13")
-	if err != nil {
-		t.Fatal(err)
-	}
-	x.gateway.at(pair.Legacy).says(old)
+	x.isOld()
 	const pod = "/api/v1/namespaces/a/pods/p"
 	for _, c := range []struct{ method, path, subresource, body string }{
 		{http.MethodDelete, pod, "", `{"dryRun":["All"]}`},

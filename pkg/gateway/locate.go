@@ -29,6 +29,9 @@ func (b *both) locate(form string, uid string, must bool) (*place, error) {
 		if version := b.query.Get("resourceVersion"); version == "0" {
 			q.Set("resourceVersion", version)
 		}
+		if include := string(metav1.IncludeObject); form != "" && b.query.Get("includeObject") == include {
+			q.Set("includeObject", include) // whole objects in a Table, by which kubectl sorts; never none
+		}
 		accept := form
 		if accept == "" {
 			accept = "application/json"
