@@ -41,6 +41,9 @@ type inspection struct {
 	unknown []difference
 	moved   bool  // the source has a field for it; otherwise it is unknown
 	wrong   error // the first value that is not of the kind that its place takes
+
+	lacking      []difference // fields that the target requires and that are not there
+	misdescribed bool         // some value is of a type of which the target takes none
 }
 
 // trail is where a walk stands. It costs nothing until a path is made of it.
@@ -81,6 +84,7 @@ func (n *inspection) inspect(value any, source, target *shape) {
 	if want := target.refuses(value); want != "" && n.wrong == nil {
 		n.wrong = fmt.Errorf("%s: want %s", n.at.path(), want)
 	}
+	n.misdescribed = n.misdescribed || target.misdescribed && value != nil
 	switch value := value.(type) {
 	case map[string]any:
 		if target.value() || target.list {
@@ -90,6 +94,11 @@ func (n *inspection) inspect(value any, source, target *shape) {
 			n.at = append(n.at, trailPart{key, -1})
 			n.field(key, v, value, source, target)
 			n.at = n.at[:len(n.at)-1]
+		}
+		for _, name := range target.required {
+			if value[name] == nil {
+				n.lacking = append(n.lacking, difference{at: append(n.at.path(), name), in: target})
+			}
 		}
 	case []any:
 		from, to := source.ofElements(), target.ofElements()

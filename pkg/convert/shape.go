@@ -28,6 +28,10 @@ type shape struct {
 	drops   map[string]func(of map[string]any) string // why a field is dropped for what it holds; "" when it is kept
 	refused map[string]refusals
 	judged  bool // something in it, at any depth, may be refused
+
+	// What kubectl of the minor makes of it; of shapes of one minor alone.
+	required     []string // fields that it does not send an object without
+	misdescribed bool     // it sends no value
 }
 
 // refusals are why servers of a minor refuse a field, or a value of it.
@@ -198,7 +202,7 @@ func (s *shapes) table(typeName string, minor kubever.Minor) *shape {
 	if known, ok := s.named[typeAt{typeName, minor}]; ok {
 		return known
 	}
-	result := &shape{typeName: typeName}
+	result := &shape{typeName: typeName, misdescribed: s.ofMinor && kubever.Misdescribed(typeName, minor)}
 	s.named[typeAt{typeName, minor}] = result
 	if schemaType, ok := kubever.SchemaType(typeName); ok {
 		result.either, result.element = true, s.table(schemaType, minor)
@@ -225,6 +229,10 @@ func (s *shapes) table(typeName string, minor kubever.Minor) *shape {
 			result.heed(name, gate, minor)
 		}
 		result.fields[name] = s.table(kubever.FieldType(typeName, name, minor), minor)
+		if s.ofMinor && kubever.Behaves(kubever.BehaviourKubectlRequires, minor) &&
+			kubever.Required(typeName, name).Has(minor) {
+			result.required = append(result.required, name)
+		}
 	}
 	return result
 }

@@ -211,8 +211,11 @@ type Reading struct {
 	converter *Converter
 	object    *unstructured.Unstructured
 	minor     kubever.Minor
-	known     bool // the minor has the kind
+	known     *shape // of the kind, nil when the minor does not have it
 	unknown   []difference
+	lacking   []difference
+
+	misdescribed bool
 }
 
 // Read looks for what a minor does not know of an object, which may not be changed while the Reading is used.
@@ -221,7 +224,7 @@ func (c *Converter) Read(object *unstructured.Unstructured, minor kubever.Minor)
 	if known := c.shapeIn(object.GroupVersionKind(), minor); known != nil {
 		var i inspection
 		i.inspect(object.Object, nil, known)
-		r.known, r.unknown = true, i.unknown
+		r.known, r.unknown, r.lacking, r.misdescribed = known, i.unknown, i.lacking, i.misdescribed
 	}
 	return r
 }
@@ -238,7 +241,7 @@ func (r Reading) AsRead() *unstructured.Unstructured {
 
 // Losses is as Converter.LossesIn.
 func (r Reading) Losses() []Loss {
-	if !r.known {
+	if r.known == nil {
 		return nil
 	}
 	object, minor, gvk := r.object, r.minor, r.object.GroupVersionKind()

@@ -102,6 +102,12 @@ const (
 	BehaviourKMSGCMWritten
 	// BehaviourKubeletLeaseHeartbeat: kubelets send heartbeats as Leases and update node status rarely.
 	BehaviourKubeletLeaseHeartbeat
+	// BehaviourKubectlRequires: kubectl validates objects by the API description before it sends them.
+	BehaviourKubectlRequires
+	// BehaviourKubectlRawRefused: kubectl refuses values that the description takes for the fields of RawExtension.
+	BehaviourKubectlRawRefused
+	// BehaviourKubectlSchemasRefused: kubectl refuses words of schemas, which the description takes for Go types.
+	BehaviourKubectlSchemasRefused
 	// BehaviourKubeletRedirectsStreams: kubelets answer exec, attach and port-forward with a redirect to the container
 	// runtime; later ones carry the stream themselves.
 	BehaviourKubeletRedirectsStreams
@@ -251,6 +257,9 @@ var behaviourNames = [...]string{
 	BehaviourJSONShortEscapes:             "json-short-escapes",
 	BehaviourKMSGCMRead:                   "kms-aes-gcm-read",
 	BehaviourKMSGCMWritten:                "kms-aes-gcm-written",
+	BehaviourKubectlRawRefused:            "kubectl-raw-refused",
+	BehaviourKubectlRequires:              "kubectl-requires",
+	BehaviourKubectlSchemasRefused:        "kubectl-schemas-refused",
 	BehaviourKubeletLeaseHeartbeat:        "kubelet-lease-heartbeat",
 	BehaviourKubeletRedirectsStreams:      "kubelet-redirects-streams",
 	BehaviourKubeletWritesCSINodes:        "kubelet-writes-csinodes",

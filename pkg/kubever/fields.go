@@ -77,6 +77,17 @@ func SchemaType(typeName string) (string, bool) {
 	return group + "JSONSchemaProps", ok
 }
 
+// Misdescribed reports whether the API description of a minor gives a type the fields that it has in Go, though it is
+// written as something else: clients that validate by the description refuse whatever is written.
+func Misdescribed(typeName string, m Minor) bool {
+	if typeName == "runtime.RawExtension" {
+		return Behaves(BehaviourKubectlRawRefused, m)
+	}
+	_, either := SchemaType(typeName)
+	of := strings.HasPrefix(typeName, "[]") || strings.HasPrefix(typeName, "map[")
+	return !of && (either || strings.HasSuffix(typeName, ".JSON")) && Behaves(BehaviourKubectlSchemasRefused, m)
+}
+
 // ScaleKind is the kind that the subresource scale of a resource speaks in a version: the Scale of the version itself,
 // where the table of fields describes one, otherwise that of autoscaling/v1.
 func ScaleKind(gv schema.GroupVersion) schema.GroupVersionKind {

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -33,9 +34,10 @@ import (
 
 // What convert calls good, a real server of the release accepts: objects of every kind that one of the releases serves,
 // in every version that they convert to, as they are, with each of their fields taken away, and with some changed by
-// chance. What the server drops is named as a loss. Servers that know dryRun write nothing; the others have a store
-// that is thrown away. FUSIONCTL_E2E_ACCEPT_FILES names a directory of other manifests instead, whose objects are taken
-// as they are, FUSIONCTL_E2E_ACCEPT a release that is asked alone, and FUSIONCTL_E2E_ACCEPT_SEED another chance.
+// chance. What the server drops is named as a loss, and kubectl of the release, where the rig has it, sends the objects.
+// Servers that know dryRun write nothing; the others have a store that is thrown away. FUSIONCTL_E2E_ACCEPT_FILES names
+// a directory of other manifests instead, whose objects are taken as they are, FUSIONCTL_E2E_ACCEPT a release that is
+// asked alone, and FUSIONCTL_E2E_ACCEPT_SEED another chance.
 func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 	t.Parallel()
 	c, err := convert.New()
@@ -66,6 +68,11 @@ func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 			}
 			if os.Getenv("FUSIONCTL_E2E_ACCEPT_FILES") == "" {
 				a.everyKind()
+			}
+			if kubectl, err := rig.Binary("kubectl", minor); err == nil {
+				kubeconfig, err := r.PKI.Kubeconfig("kubectl", server.URL, "somebody", "system:masters")
+				must(t, err)
+				a.sentBy(kubectl, kubeconfig, r.Dir())
 			}
 		})
 	}
@@ -166,6 +173,8 @@ type acceptance struct {
 	kinds  map[schema.GroupVersionKind]bool // that the server accepted objects of
 
 	converted, created, refused, lossy int
+
+	sent []stream.Result // what the server accepted without a loss
 }
 
 func (a *acceptance) run(bases []*unstructured.Unstructured, vary func(map[string]any) []map[string]any) {
@@ -350,7 +359,8 @@ func (a *acceptance) result(r stream.Result) error {
 	}
 	var got map[string]any
 	err := a.client.Call(a.t.Context(), http.MethodPost, path+query, r.Object.Object, &got)
-	if r.Refused != "" {
+	byClient := strings.HasPrefix(r.Refused, "kubectl ")
+	if r.Refused != "" && !byClient {
 		a.refused++
 		switch accepts := strings.Contains(r.Refused, " accepts it, "); {
 		case accepts && err != nil:
@@ -371,6 +381,9 @@ func (a *acceptance) result(r stream.Result) error {
 	if r.Object.GetKind() != "SelfSubjectRulesReview" { // the answer does not repeat the question
 		a.compare(r, got)
 	}
+	if len(r.Losses) == 0 && !byClient {
+		a.sent = append(a.sent, r)
+	}
 	name := (&unstructured.Unstructured{Object: got}).GetName()
 	if query == "" && name != "" { // reviews are not kept
 		if err := a.client.Call(a.t.Context(), http.MethodDelete, path+"/"+name, nil, nil); err != nil &&
@@ -379,6 +392,34 @@ func (a *acceptance) result(r stream.Result) error {
 		}
 	}
 	return nil
+}
+
+// sentBy holds that kubectl of the release, which validates objects before it sends them, has nothing against those
+// that the server accepts: it is told to send none.
+func (a *acceptance) sentBy(kubectl, kubeconfig, dir string) {
+	folder := filepath.Join(dir, "accepted")
+	must(a.t, os.MkdirAll(folder, 0o700))
+	for i, r := range a.sent {
+		text, err := json.Marshal(r.Object.Object)
+		must(a.t, err)
+		must(a.t, os.WriteFile(filepath.Join(folder, strconv.Itoa(i)+".json"), text, 0o600))
+	}
+	argument := "--dry-run"
+	if a.minor >= 18 {
+		argument = "--dry-run=client"
+	}
+	command := exec.CommandContext(a.t.Context(), kubectl, "--kubeconfig", kubeconfig, "--cache-dir",
+		dir+"/kubectl-cache", "--namespace", "default", "create", argument, "-o", "name", "-f", folder)
+	command.Env = append(os.Environ(), "HOME="+dir)
+	var errs bytes.Buffer
+	command.Stderr = &errs
+	out, err := command.Output()
+	for line := range strings.Lines(errs.String()) {
+		a.tell("kubectl %s: %s", a.minor, strings.TrimSpace(line))
+	}
+	if lines := bytes.Count(out, []byte("\n")); err != nil || lines != len(a.sent) {
+		a.tell("kubectl %s sends %d of %d objects: %v", a.minor, lines, len(a.sent), err)
+	}
 }
 
 func (a *acceptance) resource(gvk schema.GroupVersionKind) (kubever.APIResource, bool) {

@@ -297,10 +297,11 @@ func (s *Stream) off(gvk schema.GroupVersionKind) string {
 func (s *Stream) complete(conversion *convert.Conversion, m *made) (validate.Completed, error) {
 	done, err := validate.Complete(conversion, s.options.Minor)
 	var refused *validate.RefusedError
-	if errors.As(err, &refused) && (refused.Doubtful || refused.Accepted || !m.changed) {
+	if errors.As(err, &refused) && (refused.Doubtful || refused.Accepted || refused.OfClient || !m.changed) {
 		m.refused, err = err.Error(), nil
 	}
 	m.losses, m.changes = append(m.losses, done.Losses...), done.Changes
+	m.changed = m.changed || len(done.Changes) > 0
 	return done, err
 }
 

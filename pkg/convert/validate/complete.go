@@ -32,6 +32,8 @@ type RefusedError struct {
 	Doubtful bool
 	// Accepted: the minor accepts the object, and refuses the pods or the claims that controllers create of it.
 	Accepted bool
+	// OfClient: servers of the minor accept the object, and kubectl of the minor does not send it.
+	OfClient bool
 }
 
 func (e *RefusedError) Error() string {
@@ -40,6 +42,8 @@ func (e *RefusedError) Error() string {
 		lines[i] = shortened(err.Error())
 	}
 	switch {
+	case e.OfClient:
+		return fmt.Sprintf("kubectl %s sends it only with --validate=false: %s", e.Minor, strings.Join(lines, "; "))
 	case e.Accepted:
 		return fmt.Sprintf("%s accepts it, and refuses what is created of it: %s", e.Minor, strings.Join(lines, "; "))
 	case e.Doubtful:
@@ -121,7 +125,35 @@ func Complete(conversion *convert.Conversion, minor kubever.Minor) (Completed, e
 		done.Changes = append(done.Changes, written...)
 	}
 	done.Unknown = judged.reading.Losses()
-	return done, v.problem(judged)
+	if len(judged.refused) > 0 {
+		return done, v.problem(judged)
+	}
+	supplied, unsent := v.supply(judged.reading)
+	done.Changes = append(done.Changes, supplied...)
+	if err := v.problem(judged); err != nil {
+		return done, err
+	}
+	return done, unsent
+}
+
+// supply writes what kubectl requires of an object that servers accept without it, and says what else kubectl refuses.
+func (v *validation) supply(reading convert.Reading) (changes []Change, refused error) {
+	written, left := v.conversion.Supply(reading)
+	for _, field := range written {
+		changes = append(changes, Change{field.Path, field.Value, fmt.Sprintf(
+			"kubectl %s requires it, servers take its absence for this", v.minor)})
+	}
+	var errs field.ErrorList
+	for _, path := range left {
+		errs = append(errs, field.Required(field.NewPath(path), "by the API description"))
+	}
+	if at := reading.Misdescribed(); at != "" {
+		errs = append(errs, field.Forbidden(field.NewPath(at), "the API description has no type for it"))
+	}
+	if len(errs) == 0 {
+		return changes, nil
+	}
+	return changes, &RefusedError{Kind: v.out.GroupVersionKind(), Minor: v.minor, Errors: errs, OfClient: true}
 }
 
 // judgement is what servers make of an object.

@@ -153,7 +153,30 @@ func TestComplete(t *testing.T) {
 			want: "spec.validation.openAPIV3Schema.properties.a.default: Forbidden"},
 		{in: strings.ReplaceAll(crd, "%s",
 			", validation: {openAPIV3Schema: {properties: {default: {enum: [{default: 1}]}}}}"),
-			to: "apiextensions.k8s.io/v1beta1", minor: 10},
+			to: "apiextensions.k8s.io/v1beta1", minor: 11, paths: "spec.scope"},
+		{in: strings.ReplaceAll(crd, "%s",
+			", validation: {openAPIV3Schema: {properties: {default: {enum: [{default: 1}]}}}}"),
+			to: "apiextensions.k8s.io/v1beta1", minor: 10, want: "kubectl 1.10 sends it only with --validate=false: " +
+				"spec.validation.openAPIV3Schema.properties.default.enum[0]: Forbidden"},
+		{in: "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: a}\nrules: null",
+			to: "rbac.authorization.k8s.io/v1", minor: 13, paths: "rules"},
+		{in: "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: a}",
+			to: "rbac.authorization.k8s.io/v1", minor: 14},
+		{in: "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: a}\n" +
+			"roleRef: {kind: Role, name: a}\nsubjects: []", to: "rbac.authorization.k8s.io/v1beta1", minor: 10,
+			paths: "roleRef.apiGroup"},
+		{in: "apiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: a}\nspec: {seLinux: {rule: " +
+			"RunAsAny}, runAsUser: {rule: MustRunAs, ranges: [{max: 7}]}, fsGroup: {rule: RunAsAny}, " +
+			"supplementalGroups: {rule: RunAsAny}}", to: "policy/v1beta1", minor: 15,
+			paths: "spec.runAsUser.ranges[0].min"},
+		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster") + "\nstatus: {acceptedNames: {kind: X}}",
+			to: "apiextensions.k8s.io/v1beta1", minor: 15,
+			paths: "status.acceptedNames.plural status.conditions status.storedVersions"},
+		{in: "apiVersion: events.k8s.io/v1beta1\nkind: Event\nmetadata: {name: a, namespace: default}\n" +
+			"regarding: {kind: Pod, namespace: default}", to: "events.k8s.io/v1beta1", minor: 10,
+			want: "kubectl 1.10 sends it only with --validate=false: eventTime: Required value"},
+		{in: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{image: a}]}", to: "v1", minor: 15,
+			want: "1.15 refuses it: spec.containers[0].name: Required value"},
 		{in: strings.ReplaceAll(crd, "%s", ""), to: "apiextensions.k8s.io/v1",
 			paths: "spec.preserveUnknownFields spec.versions[0].schema.openAPIV3Schema spec.scope"},
 		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, preserveUnknownFields: false, "+
