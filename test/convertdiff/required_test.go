@@ -5,6 +5,7 @@ package convertdiff
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -162,6 +163,9 @@ func judge(c *convert.Converter, object *unstructured.Unstructured, minor kubeve
 	conversion, err := c.Begin(object, object.GroupVersionKind())
 	if err == nil {
 		_, err = validate.Complete(conversion, minor)
+	}
+	if refused := new(validate.RefusedError); errors.As(err, &refused) && refused.OfClient {
+		return nil
 	}
 	return err
 }

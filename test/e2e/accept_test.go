@@ -34,7 +34,7 @@ import (
 
 // What convert calls good, a real server of the release accepts: objects of every kind that one of the releases serves,
 // in every version that they convert to, as they are, with each of their fields taken away, and with some changed by
-// chance. What the server drops is named as a loss, and kubectl of the release, where the rig has it, sends the objects.
+// chance. What the server drops is named as a loss, and kubectl of the release, where the rig has it, sends the rest.
 // Servers that know dryRun write nothing; the others have a store that is thrown away. FUSIONCTL_E2E_ACCEPT_FILES names
 // a directory of other manifests instead, whose objects are taken as they are, FUSIONCTL_E2E_ACCEPT a release that is
 // asked alone, and FUSIONCTL_E2E_ACCEPT_SEED another chance.
