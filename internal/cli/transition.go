@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -194,8 +196,17 @@ func goodCertificates(p *plan.Plan, dir string) error {
 	if p == nil || dir == "" {
 		return nil
 	}
-	wrong, err := pki.KeptCertificates(p, os.DirFS(dir))
-	keys, errOfKeys := pki.KeptKeys(p, os.DirFS(dir))
+	tree := os.DirFS(dir)
+	wrong, err := pki.KeptCertificates(p, tree)
+	for _, c := range p.Certificates {
+		name := path.Join(c.Host, c.Cert)
+		if data, errOfFile := fs.ReadFile(tree, name); errOfFile == nil && !c.Existing && !c.Authority {
+			for _, why := range pki.Unlike(c, data, time.Now()) {
+				wrong = append(wrong, pki.Kept{File: name, Why: why})
+			}
+		}
+	}
+	keys, errOfKeys := pki.KeptKeys(p, tree)
 	err = errors.Join(err, errOfKeys)
 	for _, k := range append(wrong, keys...) {
 		err = errors.Join(err, fmt.Errorf("%s: %s", filepath.Join(dir, filepath.FromSlash(k.File)), k.Why))

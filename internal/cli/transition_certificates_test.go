@@ -59,6 +59,31 @@ func TestTransitionReplacesCertificates(t *testing.T) {
 	done("transition", "undo", at("renew.steps"), "--rehearse", at("hosts"), "--yes")
 	sameFile(t, at("hosts", host, key), at("issued", host, key))
 
+	mixed := at("mixed")
+	if err := os.CopyFS(mixed, os.DirFS(at("renewed"))); err != nil {
+		t.Fatal(err)
+	}
+	others, err := filepath.Glob(at("renewed", host, filepath.Dir(cert), "*.crt"))
+	if err != nil || len(others) < 2 {
+		t.Fatalf("%q, %v", others, err)
+	}
+	other := others[0]
+	if filepath.Base(other) == filepath.Base(cert) {
+		other = others[1]
+	}
+	for _, ending := range []string{".crt", ".key"} { // the identity of another component
+		data, err := os.ReadFile(strings.TrimSuffix(other, ".crt") + ending)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(mixed, host, strings.TrimSuffix(cert, ".crt")+ending), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, _, stderr := run(t, "transition", "plan", spec, spec, "--from-pki", at("issued"), "--to-pki",
+		mixed); code != exitUsage || !strings.Contains(stderr, cert+`: is of "`) {
+		t.Errorf("certificates that were mixed up: exit %d, %s", code, stderr)
+	}
 	for says, change := range map[string]func() error{
 		key: func() error { return os.Rename(at("renewed", host, key), at("away")) },
 		"another certificate": func() error {

@@ -1,11 +1,14 @@
 package pki
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
@@ -40,6 +43,36 @@ func KeptCertificates(p *plan.Plan, tree fs.FS) ([]Kept, error) {
 		}
 	}
 	return kept, nil
+}
+
+// Unlike says how the first certificate of a file is not what a plan wants, but for its names, which are Lacking's: it
+// is another's, its holder is in another group, it does for another use, or the time is none of its own. A certificate
+// with which another one was mixed up is the identity of another component.
+func Unlike(c plan.Certificate, data []byte, now time.Time) (why []string) {
+	certificates, err := ParseCertificates(data)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	is := certificates[0]
+	if is.Subject.CommonName != c.CommonName {
+		why = append(why, fmt.Sprintf("is of %q, want %q", is.Subject.CommonName, c.CommonName))
+	}
+	in, want := slices.Sorted(slices.Values(is.Subject.Organization)), slices.Sorted(slices.Values(c.Organizations))
+	if !slices.Equal(in, want) {
+		why = append(why, fmt.Sprintf("is in the groups %q, want %q", in, want))
+	}
+	for _, usage := range c.Usages {
+		wanted := map[string]x509.ExtKeyUsage{plan.UsageServer: x509.ExtKeyUsageServerAuth,
+			plan.UsageClient: x509.ExtKeyUsageClientAuth}[usage]
+		if !slices.Contains(is.ExtKeyUsage, wanted) && !slices.Contains(is.ExtKeyUsage, x509.ExtKeyUsageAny) {
+			why = append(why, fmt.Sprintf("is not for the use of a %s", usage))
+		}
+	}
+	if now.Before(is.NotBefore) || now.After(is.NotAfter) {
+		why = append(why, fmt.Sprintf("is valid from %s to %s", is.NotBefore.Format(time.RFC3339),
+			is.NotAfter.Format(time.RFC3339)))
+	}
+	return why
 }
 
 // KeptKeys reports private keys that are there and are none, belong to another certificate, or may be read by others.

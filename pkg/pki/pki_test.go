@@ -462,3 +462,37 @@ func FuzzParseContents(f *testing.F) {
 		_, _ = ParseAuthority(data, data)
 	})
 }
+
+// TestCertificatesThatAreAnothers: with the names that are wanted, a certificate may be of another user, in another
+// group, for another use, or expired.
+func TestCertificatesThatAreAnothers(t *testing.T) {
+	by, _ := authority(t, "ca", LifetimeOf(time.Now(), time.Hour))
+	good := plan.Certificate{Cert: "a.crt", CommonName: "alice", Organizations: []string{"a", "b"},
+		Usages: []string{plan.UsageClient, plan.UsageServer}}
+	for says, change := range map[string]func(*plan.Certificate){
+		"":                                     func(*plan.Certificate) {},
+		`is of "bob", want "alice"`:            func(c *plan.Certificate) { c.CommonName = "bob" },
+		`is in the groups ["a" "b" "c"], want`: func(c *plan.Certificate) { c.Organizations = []string{"c", "b", "a"} },
+		"is not for the use of a " + plan.UsageServer: func(c *plan.Certificate) { c.Usages = c.Usages[:1] },
+	} {
+		c := good
+		change(&c)
+		pair, err := by.Issue(c, LifetimeOf(time.Now(), time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := strings.Join(Unlike(good, pair.Certificate, time.Now()), "; ")
+		if !strings.HasPrefix(why, says) || says == "" && why != "" {
+			t.Errorf("%q, want %q", why, says)
+		}
+		if says == "" {
+			why := Unlike(good, pair.Certificate, time.Now().Add(2*time.Hour))
+			if len(why) != 1 || !strings.HasPrefix(why[0], "is valid from") {
+				t.Errorf("expired: %q", why)
+			}
+		}
+	}
+	if why := Unlike(good, []byte("none"), time.Now()); len(why) != 1 {
+		t.Errorf("no certificate: %q", why)
+	}
+}

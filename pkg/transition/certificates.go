@@ -11,8 +11,11 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // keyMode tells keys from certificates.
@@ -70,6 +73,9 @@ func refuseCertificates(from, to Setup) []string {
 				reasons = append(reasons, fmt.Sprintf("certificates: %s of %s: is of another authority than the one "+
 					"before: have every component trust both first, by a file with the certificates of both", f.Path,
 					host))
+			case len(is.AuthorityKeyId) == 0: // a name is that of many authorities
+				reasons = append(reasons, fmt.Sprintf("certificates: %s of %s: does not say by which key it was signed, "+
+					"nor does the one before: issue both with an authority key identifier", f.Path, host))
 			}
 		}
 	}
@@ -93,13 +99,42 @@ func certificateOf(f render.File) *x509.Certificate {
 // certificates are the files of certificates that a component reads, as the second plan has them.
 func (b *builder) certificates(p *render.Part) (read []render.File) {
 	for _, f := range b.to.Certificates[p.Component.Host] {
-		if slices.ContainsFunc(slices.Concat(p.Start, p.Beside), func(o render.File) bool {
-			return mentions(string(o.Data), f.Path)
-		}) {
+		if reads(p, f.Path) {
 			read = append(read, f)
 		}
 	}
 	return read
+}
+
+// reads reports whether a component reads a file: its arguments, or what lies beside it, name it. What starts it is not
+// looked at: in a unit a path has another spelling.
+func reads(p *render.Part, file string) bool {
+	return slices.ContainsFunc(p.Component.Args, func(a plan.Arg) bool { return mentions(a.Value, file) }) ||
+		slices.ContainsFunc(p.Component.Env, func(e spec.EnvVar) bool { return mentions(e.Value, file) }) ||
+		slices.ContainsFunc(p.Beside, func(f render.File) bool {
+			return mentions(string(f.Data), file) || slices.ContainsFunc(textsOf(f.Data), func(text string) bool {
+				return mentions(text, file)
+			})
+		})
+}
+
+// textsOf are the texts of YAML or JSON, in which a path may have another spelling; nothing of other files.
+func textsOf(data []byte) (texts []string) {
+	var document yaml.Node
+	if yaml.Unmarshal(data, &document) != nil {
+		return nil
+	}
+	var walk func(*yaml.Node)
+	walk = func(node *yaml.Node) {
+		if node.Kind == yaml.ScalarNode {
+			texts = append(texts, node.Value)
+		}
+		for _, inner := range node.Content {
+			walk(inner)
+		}
+	}
+	walk(&document)
+	return texts
 }
 
 // mentions reports whether a text names a file, and not one whose name begins alike.

@@ -1,7 +1,16 @@
 package transition
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"math/big"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +130,39 @@ func TestCertificatesRotate(t *testing.T) {
 	}
 }
 
+// TestCertificatesOfOddPathsRotate: a path that a unit, a pod or a kubeconfig spells in another way is that of a file
+// which is read there. Its certificates were replaced, and what read them went on with those of before.
+func TestCertificatesOfOddPathsRotate(t *testing.T) {
+	const odd = `/etc/kubernetes/it's 100%i {{$HOME}} $(A): #`
+	text := regexp.MustCompile(`/etc/kubernetes/pki(\S+)`).ReplaceAllStringFunc(example(t, haExample),
+		func(file string) string {
+			return fmt.Sprintf("%q", odd+strings.TrimPrefix(file, "/etc/kubernetes/pki"))
+		})
+	text = strings.Replace(text, "\nspec:\n", fmt.Sprintf("\nspec:\n  pki: {directory: %q}\n", odd), 1)
+	for _, target := range []render.Target{render.StaticPod, render.Systemd} {
+		pair := rotation(t, Setup{Plan: planOf(t, haExample, text), Target: target})
+		b := &builder{from: pair[0], to: pair[1], disk: map[place]render.File{}, final: map[place]render.File{}}
+		if err := b.read(); err != nil {
+			t.Fatal(err)
+		}
+		read := 0
+		for _, c := range pair[1].Plan.Components {
+			if !slices.ContainsFunc(c.Args, func(a plan.Arg) bool { return strings.HasPrefix(a.Value, odd) }) {
+				continue
+			}
+			if !slices.ContainsFunc(b.changes, func(o change) bool {
+				return o.is != nil && o.is.Component.Host == c.Host && o.is.Component.Name == c.Name
+			}) {
+				t.Errorf("%s, %s of %s: goes on with the certificates of before", target, c.Name, c.Host)
+			}
+			read++
+		}
+		if read < 6 {
+			t.Errorf("%s: %d components read certificates", target, read)
+		}
+	}
+}
+
 // TestCertificatesThatAreRefused: of another authority, and where it is not known what is replaced.
 func TestCertificatesThatAreRefused(t *testing.T) {
 	one := onHosts(t, render.Systemd, 1)
@@ -130,6 +172,8 @@ func TestCertificatesThatAreRefused(t *testing.T) {
 		"is of another authority":           {with(first), with(issued(t, one.Plan, authority(t)))},
 		"those of both plans are needed":    {one, with(first)},
 		"those of both plans are needed: w": {with(first), one},
+		"does not say by which key":         {with(nameless(t, first)), with(nameless(t, first))},
+		"is no certificate":                 {with(first), with(noCertificates(first))},
 	} {
 		var refused *RefusedError
 		if _, err := New(pair[0], pair[1], facts()); !errors.As(err, &refused) || !strings.Contains(err.Error(), says) {
@@ -159,4 +203,37 @@ func TestNamesOfFiles(t *testing.T) {
 			t.Errorf("%q names it: %t, want %t", text, got, want)
 		}
 	}
+}
+
+// nameless are certificates of authorities of one name that say of no key, as old tools sign: each time another one.
+func nameless(t *testing.T, files map[string][]render.File) map[string][]render.File {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replaced(files, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func noCertificates(files map[string][]render.File) map[string][]render.File {
+	return replaced(files, []byte("none"))
+}
+
+// replaced are the files with other certificates.
+func replaced(files map[string][]render.File, certificate []byte) map[string][]render.File {
+	others := map[string][]render.File{}
+	for host, list := range files {
+		for _, f := range list {
+			if f.Mode != keyMode {
+				f.Data = certificate
+			}
+			others[host] = append(others[host], f)
+		}
+	}
+	return others
 }
