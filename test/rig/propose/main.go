@@ -101,9 +101,9 @@ func work(ctx context.Context, req request, minor int, out, errs io.Writer) (cha
 		all.remove(r.minor)
 	}
 	fmt.Fprintf(errs, "building programs with its packages: a minute when Go's build cache has them, as after "+
-		"building test/rig/kube-1.%d, and some 15 minutes of computing when not\n", r.minor)
+		"building test/rig/kube-1.%d at this very release, and some 15 minutes of computing when not\n", r.minor)
 	start := time.Now()
-	f, err := r.read(ctx)
+	f, err := r.read(ctx, errs)
 	if err != nil {
 		return false, err
 	}

@@ -217,6 +217,31 @@ func TestRequiredFieldsAreThoseOfTheDescription(t *testing.T) {
 	}
 }
 
+// A build of an hour says how far it is; what the compiler says is kept for the error, names of packages are not.
+func TestABuildSaysHowFarItIs(t *testing.T) {
+	var progress strings.Builder
+	c := &compiling{progress: &progress, stale: 201}
+	var log strings.Builder
+	for i := range 201 {
+		fmt.Fprintf(&log, "example.test/package%d\n", i)
+	}
+	log.WriteString("go: downloading example.test v1.0.0\n# example.test/broken\nbroken.go:1:2: undefined: x\n")
+	for text := log.String(); text != ""; { // in pieces, as a pipe brings it
+		n := min(7, len(text))
+		if written, err := c.Write([]byte(text[:n])); written != n || err != nil {
+			t.Fatalf("Write = %d, %v, want %d", written, err, n)
+		}
+		text = text[n:]
+	}
+	if got, want := progress.String(), "compiled 100 of 201 packages\ncompiled 200 of 201 packages\n"; got != want {
+		t.Errorf("progress is %q, want %q", got, want)
+	}
+	const want = "go: downloading example.test v1.0.0\n# example.test/broken\nbroken.go:1:2: undefined: x\n"
+	if got := c.messages.String(); got != want || c.done != 201 {
+		t.Errorf("%d packages and messages %q, want 201 and %q", c.done, got, want)
+	}
+}
+
 func TestWhatIsNoReleaseIsRefused(t *testing.T) {
 	for _, name := range []string{"", "1.36.3", "v1.36", "v1.36.0-rc.1", "latest"} {
 		var out, errs strings.Builder

@@ -66,7 +66,7 @@ func isProposedAsItIs(t *testing.T, minor int) {
 			t.Fatalf("kinds.tsv still has 1.%d: nothing was removed", minor)
 		}
 	}
-	f, err := r.read(t.Context())
+	f, err := r.read(t.Context(), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

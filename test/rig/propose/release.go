@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -186,8 +188,8 @@ var programs = map[string]string{
 }
 
 // read asks the release: it builds small programs with the release's own packages, in a directory that is removed
-// afterwards, and reads the description of the API.
-func (r release) read(ctx context.Context) (facts, error) {
+// afterwards, and reads the description of the API. It says on progress how far the build is.
+func (r release) read(ctx context.Context, progress io.Writer) (facts, error) {
 	f := facts{components: map[string]component{}}
 	var err error
 	if f.resources, err = readDiscovery(filepath.Join(r.dir, "api", "discovery")); err != nil {
@@ -201,7 +203,7 @@ func (r release) read(ctx context.Context) (facts, error) {
 		return f, err
 	}
 	defer os.RemoveAll(dir)
-	if err := r.build(ctx, dir); err != nil {
+	if err := r.build(ctx, dir, progress); err != nil {
 		return f, err
 	}
 	question, err := json.Marshal(f.resources)
@@ -237,7 +239,7 @@ func (r release) read(ctx context.Context) (facts, error) {
 }
 
 // build makes the probes. Their go.mod is the release's own, with its staging modules at the versions of the release.
-func (r release) build(ctx context.Context, dir string) error {
+func (r release) build(ctx context.Context, dir string, progress io.Writer) error {
 	tree, err := fs.Sub(probes, "testdata/probe")
 	if err == nil {
 		err = os.CopyFS(dir, tree)
@@ -261,13 +263,56 @@ func (r release) build(ctx context.Context, dir string) error {
 			edit = append(edit, "-require="+module+"@"+version)
 		}
 	}
-	for _, args := range [][]string{edit, {"build", "-mod=mod", "-trimpath", "-ldflags=-s -w", "-o",
-		"bin" + string(filepath.Separator), "./apiserver", "./manager", "./scheduler"}} {
-		if out, err := goCommand(ctx, dir, args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("building programs of %s: go %s: %w:\n%s", r.version, args[0], err, out)
-		}
+	if out, err := goCommand(ctx, dir, edit...).CombinedOutput(); err != nil {
+		return fmt.Errorf("building programs of %s: go mod edit: %w:\n%s", r.version, err, out)
+	}
+	flags := []string{"-mod=mod", "-trimpath", "-ldflags=-s -w"}
+	mains := []string{"./apiserver", "./manager", "./scheduler"}
+	out, err := goCommand(ctx, dir, slices.Concat([]string{"list", "-deps", "-f", "{{.Stale}}"}, flags,
+		mains)...).Output()
+	if err != nil {
+		return fmt.Errorf("building programs of %s: go list: %w", r.version, withStderr(err))
+	}
+	compiled := &compiling{progress: progress, stale: bytes.Count(out, []byte("true\n"))}
+	fmt.Fprintf(progress, "compiling %d of %d packages: Go's build cache has the others\n", compiled.stale,
+		bytes.Count(out, []byte("\n")))
+	build := goCommand(ctx, dir, slices.Concat([]string{"build", "-v", "-o", "bin" + string(filepath.Separator)}, flags,
+		mains)...)
+	build.Stderr = compiled
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("building programs of %s: go build: %w:\n%s", r.version, err, compiled.messages.String())
 	}
 	return nil
+}
+
+// compiling reads what go build -v writes: the name of each package when it is compiled, and messages. It counts the
+// packages, and says so now and then: on a busy machine a build takes an hour.
+type compiling struct {
+	progress    io.Writer
+	stale, done int
+	line        []byte // that has not ended yet
+	messages    bytes.Buffer
+}
+
+// compiledStep is how many packages are compiled between two lines of progress.
+const compiledStep = 100
+
+func (c *compiling) Write(data []byte) (int, error) {
+	c.line = append(c.line, data...)
+	for {
+		line, rest, ended := bytes.Cut(c.line, []byte("\n"))
+		if !ended {
+			return len(data), nil
+		}
+		c.line = rest
+		if bytes.ContainsAny(line, " \t:") { // no package has such a name
+			fmt.Fprintf(&c.messages, "%s\n", line)
+			continue
+		}
+		if c.done++; c.done%compiledStep == 0 {
+			fmt.Fprintf(c.progress, "compiled %d of %d packages\n", c.done, c.stale)
+		}
+	}
 }
 
 // goCommand is the go command, undisturbed by the caller's settings.
