@@ -31,12 +31,22 @@ func (c *Converter) spell(in *unstructured.Unstructured, s speller) (changed boo
 	}
 	for _, pod := range podsIn(in.Object, gvk.Kind) {
 		s.carrier("pod", pod)
-		s.nodeLabels(object(pod.body, "spec"))
+		spec := object(pod.body, "spec")
+		s.nodeLabels(spec)
+		for _, volume := range objects(spec, "volumes") {
+			s.dataSource(object(object(object(volume, "ephemeral"), "volumeClaimTemplate"), "spec"))
+		}
 	}
 	s.carrier(gvk.Kind, carrier{body: in.Object})
 	switch gvk.Kind {
 	case "PersistentVolume":
 		s.nodeLabels(object(in.Object, "spec"))
+	case "PersistentVolumeClaim":
+		s.dataSource(object(in.Object, "spec"))
+	case "StatefulSet":
+		for _, claim := range objects(object(in.Object, "spec"), "volumeClaimTemplates") {
+			s.dataSource(object(claim, "spec"))
+		}
 	case "StorageClass":
 		s.nodeLabels(in.Object)
 	case "HorizontalPodAutoscaler":
@@ -424,6 +434,28 @@ func (s *speller) publicIPs(spec map[string]any) {
 	if s.changed = true; !s.dry {
 		spec["externalIPs"] = runtime.DeepCopyJSONValue(old)
 		delete(spec, "deprecatedPublicIPs")
+	}
+}
+
+// dataSource says where the data of a claim come from in the older of two fields, where the minor has that alone.
+// Servers that have both write each from the other.
+func (s *speller) dataSource(claim map[string]any) {
+	reference := object(claim, "dataSourceRef")
+	if reference == nil || has(reference, "namespace") || keeps("dataSourceRef", claim, s.minor) {
+		return
+	}
+	said, given := claim["dataSource"]
+	same := func(name string) bool {
+		source, _ := said.(map[string]any)
+		return isEmpty(source[name]) && isEmpty(reference[name]) || reflect.DeepEqual(source[name], reference[name])
+	}
+	alone := map[string]any{"dataSource": reference}
+	if !keeps("dataSource", alone, s.minor) || given && !(same("apiGroup") && same("kind") && same("name")) {
+		return // the loss is named
+	}
+	if s.changed = true; !s.dry {
+		claim["dataSource"] = reference
+		delete(claim, "dataSourceRef")
 	}
 }
 

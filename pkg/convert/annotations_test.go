@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -158,6 +159,59 @@ func TestUnconfinedIsNotSpelledWhereItIsRefused(t *testing.T) {
 		annotation := pod.GetAnnotations()["container.apparmor.security.beta.kubernetes.io/c"]
 		if (len(losses) > 0) != lost || (annotation == "unconfined") != (!lost && minor < 30) {
 			t.Errorf("%s: annotation %q, losses %v; want lost: %t", minor, annotation, losses, lost)
+		}
+	}
+}
+
+// Where a release has the older field for the source of a claim's data alone, that says it, in claims and in templates
+// of them; what it cannot say stays, and is a loss.
+func TestDataSourcesAreSpelled(t *testing.T) {
+	c := newConverter(t)
+	volume := map[string]any{"kind": "PersistentVolumeClaim", "name": "x"}
+	snapshot := map[string]any{"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "x"}
+	populator := map[string]any{"apiGroup": "g.example", "kind": "Populator", "name": "x"}
+	elsewhere := map[string]any{"kind": "PersistentVolumeClaim", "name": "x", "namespace": "b"}
+	for _, test := range []struct {
+		source, reference map[string]any
+		minor             kubever.Minor
+		spelled           bool
+		lost              string
+	}{
+		{nil, volume, 15, false, "dataSourceRef"},
+		{nil, volume, 16, true, ""},
+		{nil, volume, 23, true, ""},
+		{nil, volume, 24, false, ""},
+		{nil, snapshot, 16, false, "dataSourceRef"},
+		{nil, snapshot, 17, true, ""},
+		{snapshot, snapshot, 20, true, ""}, // as servers of later releases answer
+		{map[string]any{"apiGroup": "", "kind": "PersistentVolumeClaim", "name": "x"}, volume, 20, true, ""},
+		{volume, snapshot, 20, false, "dataSourceRef"},
+		{populator, populator, 23, false, "dataSource dataSourceRef"},
+		{nil, elsewhere, 20, false, "dataSourceRef"},
+		{nil, elsewhere, 25, false, "dataSourceRef.namespace"},
+	} {
+		spec := map[string]any{"dataSourceRef": test.reference}
+		if test.source != nil {
+			spec["dataSource"] = test.source
+		}
+		for at, object := range map[string]map[string]any{
+			"spec": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec},
+			"spec.volumeClaimTemplates[0].spec": {"apiVersion": "apps/v1", "kind": "StatefulSet",
+				"spec": map[string]any{"volumeClaimTemplates": []any{map[string]any{"spec": spec}}}},
+		} {
+			u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)}
+			changed, losses := c.Spell(u, test.minor)
+			var lost []string
+			for _, loss := range append(losses, c.LossesIn(u, test.minor)...) {
+				lost = append(lost, strings.TrimPrefix(loss.Path, at+"."))
+			}
+			if changed != test.spelled || strings.Join(lost, " ") != test.lost {
+				t.Errorf("%s of %v and %v for %s: changed %t, lost %q; want %t and %q", at, test.source,
+					test.reference, test.minor, changed, lost, test.spelled, test.lost)
+			}
+			if again, _ := c.Spell(u, test.minor); again {
+				t.Errorf("%v for %s is spelled twice", test.reference, test.minor)
+			}
 		}
 	}
 }

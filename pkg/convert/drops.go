@@ -73,6 +73,21 @@ var valueDrops = []valueDrop{
 	},
 }
 
+// keeps reports whether servers of a minor keep a field of a claim for what it holds.
+func keeps(field string, claim map[string]any, minor kubever.Minor) bool {
+	const claimSpec = "v1.PersistentVolumeClaimSpec"
+	if _, off := kubever.DisabledField(claimSpec, field, minor); off ||
+		kubever.FieldType(claimSpec, field, minor) == "" {
+		return false
+	}
+	for _, drop := range valueDrops {
+		if drop.typeName == claimSpec && drop.field == field && drop.why(claim, minor) != "" {
+			return false
+		}
+	}
+	return true
+}
+
 // crossNamespace is the feature gate of references to the data of other namespaces.
 const crossNamespace = "CrossNamespaceVolumeDataSource"
 
