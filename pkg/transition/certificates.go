@@ -74,8 +74,8 @@ func refuseCertificates(from, to Setup) []string {
 					"before: have every component trust both first, by a file with the certificates of both", f.Path,
 					host))
 			case len(is.AuthorityKeyId) == 0: // a name is that of many authorities
-				reasons = append(reasons, fmt.Sprintf("certificates: %s of %s: does not say by which key it was signed, "+
-					"nor does the one before: issue both with an authority key identifier", f.Path, host))
+				reasons = append(reasons, fmt.Sprintf("certificates: %s of %s: does not say by which key it was "+
+					"signed, nor does the one before: issue both with an authority key identifier", f.Path, host))
 			}
 		}
 	}
