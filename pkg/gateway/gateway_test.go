@@ -26,7 +26,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -1185,6 +1187,20 @@ func TestWritesInProtobuf(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &sent); err != nil || r.Header.Get("Content-Type") != "application/json" ||
 		sent.Metadata.Name != "api" || sent.Spec.Replicas != 3 || len(sent.Metadata.Annotations) != 1 {
 		t.Errorf("the side is sent %s %s", r.Header, body)
+	}
+	// A field of a newer release holds something, or nothing: Go's clients write empty ones, too.
+	for value, code := range map[string]int{"": http.StatusCreated, "x": http.StatusUnsupportedMediaType} {
+		var wrapped runtime.Unknown
+		if err := wrapped.Unmarshal([]byte(web[len("k8s\x00"):])); err != nil {
+			t.Fatal(err)
+		}
+		wrapped.Raw = protowire.AppendString(protowire.AppendTag(wrapped.Raw, 99, protowire.BytesType), value)
+		newer, err := wrapped.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		says := map[int]string{http.StatusUnsupportedMediaType: "#99, which Kubernetes 1.36 does not have"}[code]
+		x.wants("POST", collection, "k8s\x00"+string(newer), code, says, kind, accepts)
 	}
 	options := message(map[string]any{"apiVersion": "apps/v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"})
 	x.wants("DELETE", collection+"/web", options, http.StatusOK, "Success", kind, accepts)
