@@ -3,7 +3,6 @@
 package backup
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +25,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
 )
@@ -86,18 +86,23 @@ func Save(ctx context.Context, s Source, dir string, keep int, now time.Time) (b
 	if keep < 1 {
 		return nil, nil, fmt.Errorf("%d backups are to be kept: want at least one", keep)
 	}
+	for _, store := range s.Stores { // a file is named after each
+		if !spec.IsLabel(store.Name) {
+			return nil, nil, fmt.Errorf("store %q: want a name of lower-case letters, digits and dashes", store.Name)
+		}
+	}
+	// Its owner could exchange what lies there, which is restored one day, and have a lock be a link to another place.
+	// The volumes of pods are root's, and of their group.
+	if info, err := os.Stat(dir); err == nil && !filetree.Trusted(info) {
+		return nil, nil, fmt.Errorf("%s: belongs to another user, who can write there: chown makes it yours", dir)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
 	release, err := lock(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer release()
-	// Its owner could exchange what lies there, which is restored one day. The volumes of pods are root's, and of their
-	// group.
-	if info, err := os.Stat(dir); err != nil || !filetree.Trusted(info) {
-		return nil, nil, cmp.Or(err,
-			fmt.Errorf("%s: belongs to another user, who can write there: chown makes it yours",
-				dir))
-	}
 	if err := removePartials(dir); err != nil {
 		return nil, nil, err
 	}

@@ -163,9 +163,29 @@ func TestBackupsAreKeptWhereNobodyElseWrites(t *testing.T) {
 	if err := os.Chown(dir, another, another); err != nil {
 		t.Skip("only root gives a directory away")
 	}
+	elsewhere := filepath.Join(t.TempDir(), "made") // by whom the lock leads there
+	if err := os.Symlink(elsewhere, filepath.Join(dir, lockFile)); err != nil {
+		t.Fatal(err)
+	}
 	if _, _, err := Save(t.Context(), Source{}, dir, 1, time.Now()); err == nil || !strings.Contains(err.Error(),
 		"belongs to another user") {
 		t.Errorf("into a directory of another user: %v", err)
+	}
+	if _, err := os.Lstat(elsewhere); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a link of another user was followed: %v", err)
+	}
+}
+
+// TestSnapshotsStayInTheirDirectory: a file is named after each store, and the names come from a Secret.
+func TestSnapshotsStayInTheirDirectory(t *testing.T) {
+	w := newWorld(t)
+	w.Stores[0].Name = "../core"
+	if _, _, err := Save(t.Context(), w.Source, w.dir, 1, w.now); err == nil || !strings.Contains(err.Error(),
+		`store "../core"`) {
+		t.Errorf("Save = %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(w.dir, "..", "core.db")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a snapshot outside: %v", err)
 	}
 }
 
