@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -424,6 +425,16 @@ func (c *call) patcher(kind types.PatchType, text []byte) (func(map[string]any) 
 	return Patcher(kind, text, gvk, c.about.groupResource(), c.about.name)
 }
 
+// What a patch may have, and what all copies of a JSON patch together, as for API servers. Thirty copies of a thing and its
+// copies are a thousand million of it.
+const (
+	limitOperations = 10_000
+	limitCopyBytes  = 3 << 20
+)
+
+// boundCopies tells the library, which has the bound in a variable.
+var boundCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = limitCopyBytes })
+
 // Patcher is a patch as a function on objects of a kind. The resource and the name are for errors: those that a server
 // answers to a patch that cannot be read or does not apply.
 func Patcher(kind types.PatchType, text []byte, gvk schema.GroupVersionKind, resource schema.GroupResource,
@@ -457,9 +468,14 @@ func Patcher(kind types.PatchType, text []byte, gvk schema.GroupVersionKind, res
 	}
 	switch kind {
 	case types.JSONPatchType:
+		boundCopies()
 		patch, err := jsonpatch.DecodePatch(text)
 		if err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		if len(patch) > limitOperations {
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the patch has %d operations, more than %d",
+				len(patch), limitOperations))
 		}
 		return onText(patch.Apply), nil
 	case types.MergePatchType:
@@ -468,6 +484,10 @@ func Patcher(kind types.PatchType, text []byte, gvk schema.GroupVersionKind, res
 		}
 		return onText(func(before []byte) ([]byte, error) { return jsonpatch.MergePatch(before, text) }), nil
 	case types.StrategicMergePatchType:
+		if n := bytes.Count(text, []byte("{")); n > limitOperations { // each is looked for among those before it
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the patch has %d objects, more than %d", n,
+				limitOperations))
+		}
 		shape, err := scheme.Scheme.New(gvk)
 		if err != nil {
 			return nil, unsupported(
