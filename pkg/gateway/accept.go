@@ -41,18 +41,25 @@ func forms(r *http.Request) []form {
 	return found
 }
 
-// accept is the form in which objects of both sides are requested: the first that the client takes and that both sides
-// have. transforms: both sides answer with Tables and metadata alone, in version v1 of meta.k8s.io.
-func accept(r *http.Request, transforms bool) (string, error) {
+// accept is the form in which objects of both sides are requested: the first that the client takes and that there is.
+// tables: there are Tables, alone: there is metadata alone, both in version v1 of meta.k8s.io.
+func accept(r *http.Request, tables, alone bool) (string, error) {
 	for _, f := range forms(r) {
+		is := f.group == "meta.k8s.io" && f.version == "v1"
 		switch {
 		case f.as == "":
 			return "application/json", nil
-		case transforms && f.group == "meta.k8s.io" && f.version == "v1" &&
-			slices.Contains([]string{"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}, f.as):
+		case is && (tables && f.as == "Table" || alone && strings.HasPrefix(f.as, metadataForm) &&
+			slices.Contains([]string{"", "List"}, f.as[len(metadataForm):])):
 			return "application/json;as=" + f.as + ";v=v1;g=meta.k8s.io", nil
 		}
 	}
 	return "", refusal(http.StatusNotAcceptable, "NotAcceptable",
 		"objects that are merged or converted are served as application/json alone, not as %q", r.Header.Get("Accept"))
 }
+
+// metadataForm begins the name of the forms that are metadata alone.
+const metadataForm = "PartialObjectMetadata"
+
+// isMetadata reports whether a form is one of metadata alone.
+func isMetadata(form string) bool { return strings.Contains(form, "as="+metadataForm) }

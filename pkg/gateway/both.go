@@ -70,13 +70,28 @@ type both struct {
 	memory *webserver.Reservation
 }
 
-// transforms reports whether both sides answer with Tables and metadata alone.
-func (b *both) transforms() bool {
-	return !slices.ContainsFunc(pair.Sides(), func(name pair.Side) bool { return !b.partial(name) })
+// accepts is the form in which the client is answered: a Table where both sides answer with one. Metadata alone is made
+// here of what a side does not answer with so.
+func (b *both) accepts() (string, error) {
+	return accept(b.r, !slices.ContainsFunc(pair.Sides(), func(name pair.Side) bool { return !b.transforms(name) }), true)
 }
 
-func (b *both) partial(name pair.Side) bool {
-	return kubever.Behaves(kubever.BehaviourMetadataAnswered, b.plan.Side(name).Version.Minor)
+// transforms reports whether the side answers with Tables and metadata alone.
+func (b *both) transforms(name pair.Side) bool {
+	return b.sides[name].behaves(kubever.BehaviourMetadataAnswered)
+}
+
+// reduces reports whether metadata alone is to be made of what the side answers with.
+func (b *both) reduces(name pair.Side, form string) bool {
+	return isMetadata(form) && !b.transforms(name)
+}
+
+// formOf is the form in which a side is queried for what the client gets in the form.
+func (b *both) formOf(name pair.Side, form string) string {
+	if b.reduces(name, form) {
+		return "application/json"
+	}
+	return form
 }
 
 // each asks some sides at the same time.
@@ -113,7 +128,7 @@ func (b *both) put(name pair.Side, q question, limit int64, memory *webserver.Re
 
 // list merges the lists of both sides. Unless both are whole it is an error: half of a list looks like all of it.
 func (b *both) list(w http.ResponseWriter) error {
-	form, err := accept(b.r, b.transforms())
+	form, err := b.accepts()
 	if err != nil {
 		return err
 	}
@@ -126,7 +141,7 @@ func (b *both) list(w http.ResponseWriter) error {
 	if strings.Contains(form, "as=Table") {
 		return b.tables(w, names, ask, token)
 	}
-	return b.stream(w, names, ask, token)
+	return b.stream(w, names, form, ask, token)
 }
 
 // parts are the sides that have something of what the query lists, and what each is asked for its part.
@@ -164,7 +179,7 @@ func (b *both) parts(form string) (names []pair.Side, ask func(pair.Side) questi
 		} else {
 			q.Del("resourceVersionMatch")
 		}
-		return question{method: http.MethodGet, path: b.r.URL.EscapedPath(), query: q, accept: form}
+		return question{method: http.MethodGet, path: b.r.URL.EscapedPath(), query: q, accept: b.formOf(name, form)}
 	}
 	return names, ask, token, nil
 }
@@ -215,7 +230,8 @@ func addWarnings(w http.ResponseWriter, from http.Header) {
 }
 
 // stream merges the lists of both sides while they come. What has begun to be written can only be broken off.
-func (b *both) stream(w http.ResponseWriter, names []pair.Side, ask func(pair.Side) question, token merge.Token) error {
+func (b *both) stream(w http.ResponseWriter, names []pair.Side, form string, ask func(pair.Side) question,
+	token merge.Token) error {
 	ctx, cancel := context.WithTimeout(b.r.Context(), 2*answerTimeout)
 	defer cancel()
 	streams, errs := make([]*merge.Stream, len(names)), make([]error, len(names))
@@ -236,7 +252,11 @@ func (b *both) stream(w http.ResponseWriter, names []pair.Side, ask func(pair.Si
 				return
 			}
 			grow := func(more int64) error { return memory.Grow(ctx, more) }
-			if streams[i], errs[i] = merge.NewStream(bodies[i], name, grow); errs[i] != nil {
+			read := merge.NewStream
+			if b.reduces(name, form) {
+				read = merge.NewMetadataStream
+			}
+			if streams[i], errs[i] = read(bodies[i], name, grow); errs[i] != nil {
 				errs[i] = unreachable(name, errs[i])
 			}
 		})
@@ -345,7 +365,7 @@ func (b *both) partly(a *answer) error {
 }
 
 func (b *both) get(w http.ResponseWriter) error {
-	form, err := accept(b.r, b.transforms())
+	form, err := b.accepts()
 	if err != nil {
 		return err
 	}
@@ -398,7 +418,7 @@ func (b *both) change(w http.ResponseWriter) error {
 		}
 		return b.pass(w, b.r, b.exchange, p.side, "both", "")
 	}
-	form, err := accept(b.r, false)
+	form, err := accept(b.r, false, false)
 	if err != nil {
 		return err
 	}
@@ -480,7 +500,7 @@ func (b *both) written(body []byte, kind string, target pair.Side) ([]byte, erro
 
 // create creates an object on the side of the options, unless the other side has one of that name.
 func (b *both) create(w http.ResponseWriter) error {
-	form, err := accept(b.r, false)
+	form, err := accept(b.r, false, false)
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,8 @@ func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exch
 	if c.info.Verb == "watch" {
 		return g.passOver(timed{w, g.eventTimeout}, r, c, name, passing{done: c.done, over: over})
 	}
-	form, err := accept(r, g.at(name).behaves(kubever.BehaviourMetadataAnswered))
+	transforms := g.at(name).behaves(kubever.BehaviourMetadataAnswered)
+	form, err := accept(r, transforms, transforms)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -386,4 +387,69 @@ func TestQuantitiesThatAreBombs(t *testing.T) {
 	if took := time.Since(begin); took > 10*time.Second { // a busy machine takes some
 		t.Errorf("a request took %s", took)
 	}
+}
+
+// Metadata alone, as informers of metadata want it, is made of what a side answers with that is too old to.
+func TestMetadataOfOldSides(t *testing.T) {
+	x := newFixture(t)
+	x.isOld()
+	const metadata = `"metadata":{"name":"%s","namespace":"a","uid":"u","resourceVersion":"5"}`
+	whole := fmt.Sprintf(`{"kind":"Deployment","apiVersion":"apps/v1",`+metadata+`,"spec":{"replicas":1}}`, "old")
+	partial := fmt.Sprintf(`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`+metadata+`}`, "new")
+	answer := func(wants, object, list string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if got := r.Header.Get("Accept"); !strings.HasPrefix(got, wants) {
+				t.Errorf("%s is asked for as %q, want %q", r.URL, got, wants)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case r.URL.Query().Has("watch"):
+				fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", strings.ReplaceAll(object, "\n", ""))
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			case strings.HasSuffix(r.URL.Path, "deployments"):
+				fmt.Fprintf(w, list, object)
+			default:
+				io.WriteString(w, object)
+			}
+		}
+	}
+	const list = `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"},"items":[%%s]}`
+	x.legacy.page("GET "+collection, answer("application/json", whole, fmt.Sprintf(list, "DeploymentList", "apps/v1")))
+	x.legacy.page("GET "+collection+"/old", answer("application/json", whole, ""))
+	x.modern.page("GET "+collection, answer("application/json;as=PartialObjectMetadata", partial,
+		fmt.Sprintf(list, "PartialObjectMetadataList", "meta.k8s.io/v1")))
+	const accept = "Accept: application/vnd.kubernetes.protobuf;as=PartialObjectMetadata%[1]s;g=meta.k8s.io;v=v1," +
+		"application/json;as=PartialObjectMetadata%[1]s;g=meta.k8s.io;v=v1,application/json"
+	for path, form := range map[string]string{collection: "List", collection + "/old": ""} {
+		text := x.wants("GET", path, "", http.StatusOK, `"resourceVersion":"l5"`, fmt.Sprintf(accept, form))
+		if strings.Contains(text, "spec") || strings.Contains(text, `"Deployment`) ||
+			!strings.Contains(text, `"kind":"PartialObjectMetadata`+form+`"`) {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+collection+"?watch=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Test-Certificate", "alice")
+	name, value, _ := strings.Cut(fmt.Sprintf(accept, ""), ": ")
+	r.Header.Set(name, value)
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	events := json.NewDecoder(response.Body)
+	for range 2 {
+		var e struct{ Object map[string]any }
+		if err := events.Decode(&e); err != nil || e.Object["kind"] != "PartialObjectMetadata" || e.Object["spec"] != nil {
+			t.Errorf("an event: %v, %v", e.Object, err)
+		}
+	}
+	// A Table there is not.
+	x.legacy.say("GET "+collection, http.StatusOK, emptyList)
+	x.modern.say("GET "+collection, http.StatusOK, emptyList)
+	x.wants("GET", collection, "", http.StatusOK, "DeploymentList",
+		"Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
 }

@@ -32,21 +32,19 @@ func (b *both) locate(form string, uid string, must bool) (*place, error) {
 		if include := string(metav1.IncludeObject); form != "" && b.query.Get("includeObject") == include {
 			q.Set("includeObject", include) // whole objects in a Table, by which kubectl sorts; never none
 		}
-		accept := form
-		if accept == "" {
-			accept = "application/json"
-			if b.partial(name) {
-				accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-			}
-		}
-		return question{method: http.MethodGet, path: at, query: q, accept: accept}
+		accept := cmp.Or(form, "application/json;as="+metadataForm+";v=v1;g=meta.k8s.io")
+		return question{method: http.MethodGet, path: at, query: q, accept: b.formOf(name, accept)}
 	}, limitBytes)
 	found := map[pair.Side]*place{}
 	for name, a := range answers {
 		switch a.code {
 		case http.StatusOK:
 			p := &place{answer: a}
-			if err := readMeta(a.body, &p.meta); err != nil {
+			err := readMeta(a.body, &p.meta)
+			if err == nil && b.reduces(name, form) {
+				a.body, err = merge.MetadataAlone(a.body)
+			}
+			if err != nil {
 				return nil, unreachable(name, err)
 			}
 			found[name] = p

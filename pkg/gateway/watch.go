@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,7 +59,7 @@ func (t timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 // watch merges the watches of both sides. It ends when either of them does: a client watches again from what it has
 // seen, on both sides.
 func (b *both) watch(w http.ResponseWriter) error {
-	form, err := accept(b.r, b.transforms())
+	form, err := b.accepts()
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func (b *both) watch(w http.ResponseWriter) error {
 			q.Set("resourceVersion", at)
 		}
 		response, err := b.sides[name].send(ctx, b.r, b.id, question{method: http.MethodGet,
-			path: b.r.URL.EscapedPath(), query: q, accept: form,
+			path: b.r.URL.EscapedPath(), query: q, accept: b.formOf(name, form),
 			over: b.conversion(b.exchange, b.row, name, b.memory)})
 		if err != nil {
 			return err
@@ -111,7 +112,9 @@ func (b *both) watch(w http.ResponseWriter) error {
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		return nil //nolint:nilerr // the client is gone
 	}
-	m := &merging{merger: merger{version: version}, encoder: json.NewEncoder(timed{w, b.eventTimeout}), end: cancel}
+	whole := slices.DeleteFunc(pair.Sides(), func(name pair.Side) bool { return !b.reduces(name, form) })
+	m := &merging{merger: merger{version: version, whole: whole}, encoder: json.NewEncoder(timed{w, b.eventTimeout}),
+		end: cancel}
 	b.took.rest = func() { m.merge(streams[pair.Legacy], streams[pair.Modern]) }
 	return nil
 }
@@ -226,6 +229,7 @@ func (f *frames) Read(p []byte) (int, error) {
 type merger struct {
 	version merge.Version // what was shown so far, of both sides
 	columns merge.Columns
+	whole   []pair.Side // whose objects are whole ones, of which metadata alone is made
 }
 
 // show is an event as clients see it; last: the watch ends with it.
@@ -235,6 +239,9 @@ func (m *merger) show(e event) (shown wireEvent, last bool) {
 	}
 	object, err := e.Object, e.err
 	own := ""
+	if err == nil && slices.Contains(m.whole, e.side) {
+		e.Object, err = merge.MetadataAlone(e.Object)
+	}
 	switch {
 	case err != nil:
 	case e.Type == string(watch.Bookmark):

@@ -23,6 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -419,6 +421,7 @@ func TestGatewayConverts(t *testing.T) {
 				})
 			}
 			t.Run("helm", func(t *testing.T) { g.helm(t, native) })
+			t.Run("informers of metadata", func(t *testing.T) { g.informsOfMetadata(t) })
 			t.Run("informers", func(t *testing.T) { g.informs(t) })
 			t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t, tc.legacy != "1.6.13") })
 
@@ -683,6 +686,41 @@ func (g *gatewayed) informs(t *testing.T) {
 		label(pair.Modern, "new", step)
 		wants("old", "has legacy "+step)
 		wants("new", "has modern "+step)
+	}
+}
+
+// informsOfMetadata: an informer of metadata alone follows objects of both sides, also of one that does not answer so,
+// without a watch that breaks.
+func (g *gatewayed) informsOfMetadata(t *testing.T) {
+	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
+	must(t, err)
+	client, err := metadata.NewForConfig(config)
+	must(t, err)
+	factory := metadatainformer.NewFilteredSharedInformerFactory(client, 0, "default", nil)
+	informer := factory.ForResource(appsv1.SchemeGroupVersion.WithResource("deployments")).Informer()
+	must(t, informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { t.Errorf("a watch of metadata: %v", err) }))
+	stop := make(chan struct{})
+	defer factory.Shutdown()
+	defer close(stop)
+	factory.Start(stop)
+	for side, name := range map[pair.Side]string{pair.Legacy: "old", pair.Modern: "new"} {
+		for _, step := range []string{"", "1", "2"} {
+			if step != "" {
+				g.ok("", "label", "--overwrite", "deployment", name, "metadata="+step)
+			}
+			g.Eventually("the metadata of "+name, func(context.Context) error {
+				o, _, err := informer.GetStore().GetByKey("default/" + name)
+				if err != nil || o == nil {
+					return errors.Join(err, errors.New("is not there"))
+				}
+				m := o.(*metav1.PartialObjectMetadata)
+				if m.Labels["metadata"] != step || m.Annotations["kubefusion.dev/side"] != string(side) {
+					return fmt.Errorf("labels %v, annotations %v", m.Labels, m.Annotations)
+				}
+				return nil
+			})
+		}
+		g.ok("", "label", "deployment", name, "metadata-")
 	}
 }
 

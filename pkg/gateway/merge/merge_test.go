@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -175,6 +176,49 @@ func TestPatchesAreThoseOfTheSide(t *testing.T) {
 			t.Errorf("%s is written as %s", patch, got)
 		}
 	}
+}
+
+func TestMetadataAlone(t *testing.T) {
+	for object, want := range map[string]string{
+		`{"kind":"X","metadata":{"name":"a","labels":{"b":"c"}},"spec":{"metadata":7}}`: `{"name":"a","labels":{"b":"c"}}`,
+		`{"spec":{},"\u006detadata":{"name":"a"}}`:                                      `{"name":"a"}`,
+		`{"metadata":null}`: `null`, `{"spec":{}}`: `{}`,
+	} {
+		got, err := MetadataAlone([]byte(object))
+		if err != nil {
+			t.Errorf("%s: %v", object, err)
+			continue
+		}
+		same(t, object, got, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`+want+`}`)
+	}
+	for _, text := range []string{``, `7`, `[]`, `{}{}`, `{"metadata":{}`} {
+		if got, err := MetadataAlone([]byte(text)); err == nil {
+			t.Errorf("%s has the metadata %s", text, got)
+		}
+	}
+	list, err := NewMetadataStream(strings.NewReader(`{"apiVersion":"v1","items":[{"metadata":{"name":"b","namespace":"x",
+		"resourceVersion":"5"},"spec":{}},{"metadata":{"name":"d","namespace":"x"}}],"kind":"PodList","metadata":{
+		"resourceVersion":"7"}}`), pair.Legacy, unbounded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := NewStream(strings.NewReader(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",
+		"metadata":{},"items":[{"metadata":{"name":"c","namespace":"x"}}]}`), pair.Modern, unbounded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Streams(&out, []*Stream{list, other}, Token{}); err != nil {
+		t.Fatal(err)
+	}
+	of := func(name, side, more string) string {
+		return `"metadata":{"annotations":{"kubefusion.dev/side":"` + side + `"},"name":"` + name + `","namespace":"x"` +
+			more + `}`
+	}
+	const partial = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`
+	same(t, "both", out.Bytes(), `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{
+		"resourceVersion":"l7"},"items":[`+partial+of("b", "legacy", `,"resourceVersion":"l5"`)+`},{`+
+		of("c", "modern", "")+`},`+partial+of("d", "legacy", "")+`}]}`)
 }
 
 func table(t *testing.T, side pair.Side, text string) *Table {

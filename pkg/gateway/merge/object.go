@@ -87,6 +87,24 @@ func readDecoded(object []byte, side pair.Side, all Version) (shown []byte, own 
 	return encode(f), own, nil
 }
 
+// MetadataAlone is an object as API servers answer with its metadata alone, for those that are too old to.
+// Errors: no JSON object.
+func MetadataAlone(object []byte) ([]byte, error) {
+	var metadata json.RawMessage
+	if at := find(object); at.usual && at.metadata != (span{}) {
+		metadata = object[at.metadata.from:at.metadata.to]
+	} else {
+		var f fields
+		if err := json.Unmarshal(object, &f); err != nil {
+			return nil, err
+		}
+		if metadata = f["metadata"]; metadata == nil {
+			metadata = json.RawMessage("{}")
+		}
+	}
+	return fmt.Appendf(nil, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}`, metadata), nil
+}
+
 // ReadBookmark is the object of a bookmark: a resource version and nothing else.
 func ReadBookmark(object []byte, side pair.Side, all Version) (shown []byte, own string, err error) {
 	var f fields

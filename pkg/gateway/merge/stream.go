@@ -24,9 +24,10 @@ const (
 // Stream reads one side's answer to a list object by object, and holds no more of it than one object, or streamBytes.
 // It is not for Tables: their rows are written when the columns of both sides are known.
 type Stream struct {
-	side pair.Side
-	in   io.Reader
-	grow func(moreBytes int64) error
+	side  pair.Side
+	in    io.Reader
+	grow  func(moreBytes int64) error
+	alone bool // metadata alone is shown of what the side answers with as whole objects
 
 	held   []byte // all that is held, in one place
 	text   []byte // the part of it that is still to be understood
@@ -43,7 +44,15 @@ type Stream struct {
 // NewStream reads the answer up to its first object. grow is told before more memory is taken.
 // Errors: those of reading and of grow; no list.
 func NewStream(in io.Reader, side pair.Side, grow func(moreBytes int64) error) (*Stream, error) {
-	s := &Stream{side: side, in: in, grow: grow, fields: fields{}}
+	return (&Stream{side: side, in: in, grow: grow, fields: fields{}}).begin()
+}
+
+// NewMetadataStream is NewStream of whole objects, of which it makes metadata alone.
+func NewMetadataStream(in io.Reader, side pair.Side, grow func(moreBytes int64) error) (*Stream, error) {
+	return (&Stream{side: side, in: in, grow: grow, fields: fields{}, alone: true}).begin()
+}
+
+func (s *Stream) begin() (*Stream, error) {
 	if err := s.take('{'); err != nil {
 		return nil, err
 	}
@@ -90,6 +99,10 @@ func (s *Stream) members() error {
 				return fmt.Errorf("%s has more than %d bytes", key, limitKindBytes)
 			}
 			s.fields[key] = bytes.Clone(value)
+			if s.alone {
+				s.fields[key] = encode(map[string]string{"kind": "PartialObjectMetadataList",
+					"apiVersion": "meta.k8s.io/v1"}[key])
+			}
 		case key != "items":
 		case s.listed || string(value) != "null":
 			return errors.New("items are no array, or there are two of them")
@@ -120,6 +133,12 @@ func (s *Stream) next() error {
 	text, err := s.value(func(in *scanner) bool { return in.object(&at) })
 	if err != nil {
 		return err
+	}
+	if s.alone {
+		if text, err = MetadataAlone(text); err != nil {
+			return err
+		}
+		at = find(text)
 	}
 	s.item = item{text: text, side: s.side, at: at, namespace: at.namespace, name: at.name}
 	if at.usual {
