@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/pager"
 
@@ -169,6 +170,7 @@ func TestGatewayIsAnAPIServer(t *testing.T) {
 	m.with("field selectors", (*machinery).fieldSelectors)
 	m.once("discovery", func(m *machinery) { m.discovers(discovery.NewDiscoveryClientForConfigOrDie(config)) })
 	m.once("definitions", (*machinery).definitions)
+	m.once("a definition that the other side gets and loses", (*machinery).definitionsOfBoth)
 }
 
 // watchesByLabels: watch.go, "should observe add, update, and delete watch notifications", "should observe an object
@@ -434,6 +436,65 @@ func (m *machinery) definitions() {
 		}
 		return nil
 	})
+}
+
+// definitionsOfBoth: an informer of custom resources of the modern side has those of the legacy side, too, when that
+// gets their definition, and has them no more when it is deleted there.
+func (m *machinery) definitionsOfBoth() {
+	gvr := schema.GroupVersionResource{Group: "both.example.test", Version: "v1", Resource: "parts"}
+	name := gvr.GroupResource().String()
+	names := object{"plural": "parts", "singular": "part", "kind": "Part", "listKind": "PartList"}
+	definitions := map[pair.Side]object{
+		pair.Legacy: {"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition",
+			"metadata": object{"name": name}, "spec": object{"group": gvr.Group, "version": "v1", "scope": "Namespaced",
+				"names": names}},
+		pair.Modern: {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"metadata": object{"name": name}, "spec": object{"group": gvr.Group, "scope": "Namespaced", "names": names,
+				"versions": []object{{"name": "v1", "served": true, "storage": true, "schema": object{
+					"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}},
+	}
+	at := func(side pair.Side) string {
+		return "/apis/" + definitions[side]["apiVersion"].(string) + "/customresourcedefinitions"
+	}
+	const objects = "/apis/both.example.test/v1/namespaces/default/parts"
+	serve := func(side pair.Side, part string) {
+		m.t.Helper()
+		m.must(side, http.MethodPost, at(side), definitions[side])
+		m.Eventually("the "+string(side)+" side has a part", func(ctx context.Context) error {
+			return m.admin[side].Call(ctx, http.MethodPost, objects, object{"apiVersion": "both.example.test/v1",
+				"kind": "Part", "metadata": object{"name": part}}, nil)
+		})
+	}
+	serve(pair.Modern, "new")
+	m.Eventually("the gateway has parts", func(ctx context.Context) error {
+		_, err := m.client.Resource(gvr).Namespace("default").List(ctx, metav1.ListOptions{})
+		return err
+	})
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(m.client, 0, "default", nil)
+	informer := factory.ForResource(gvr).Informer()
+	stop := make(chan struct{})
+	defer factory.Shutdown()
+	defer close(stop)
+	factory.Start(stop)
+	has := func(what string, want ...string) {
+		m.t.Helper()
+		m.Eventually("the informer, "+what, func(context.Context) error {
+			if got := informer.GetStore().ListKeys(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+				return fmt.Errorf("has %q, want %q", got, want)
+			}
+			return nil
+		})
+	}
+	has("of the modern side", "default/new")
+	serve(pair.Legacy, "old")
+	has("of both sides", "default/new", "default/old")
+	m.must(pair.Legacy, http.MethodDelete, at(pair.Legacy)+"/"+name, nil)
+	has("of the modern side again", "default/new")
+	serve(pair.Legacy, "older")
+	has("of both sides again", "default/new", "default/older")
+	m.must(pair.Modern, http.MethodDelete, at(pair.Modern)+"/"+name, nil)
+	has("of the legacy side", "default/older")
+	m.must(pair.Legacy, http.MethodDelete, at(pair.Legacy)+"/"+name, nil)
 }
 
 // discovers: discovery.go and aggregated_discovery.go: each group has a preferred version that it serves, each version
