@@ -162,9 +162,16 @@ func (b *both) parts(form string) (names []pair.Side, ask func(pair.Side) questi
 	if err != nil || limit < 0 {
 		return nil, nil, token, badRequest("limit %q: want a number", query.Get("limit"))
 	}
-	if match := query.Get("resourceVersionMatch"); match == string(metav1.ResourceVersionMatchExact) &&
-		version != (merge.Version{}) && (version.Legacy == "" || version.Modern == "") {
-		return nil, nil, token, invalid("resourceVersion %q is of one object: no list is exactly at it", version)
+	if match := query.Get("resourceVersionMatch"); match == string(metav1.ResourceVersionMatchExact) {
+		if version != (merge.Version{}) && (version.Legacy == "" || version.Modern == "") {
+			return nil, nil, token, invalid("resourceVersion %q is of one object: no list is exactly at it", version)
+		}
+		for _, name := range names {
+			if !b.sides[name].behaves(kubever.BehaviourListMatchHeeded) {
+				return nil, nil, token, invalid("resourceVersionMatch=Exact is not served: %s is of version %s, which "+
+					"would list what is newer", called(name), b.sides[name].minor())
+			}
+		}
 	}
 	share := limit/int64(len(names)) + min(limit%int64(len(names)), 1)
 	ask = func(name pair.Side) question {
@@ -176,7 +183,7 @@ func (b *both) parts(form string) (names []pair.Side, ask func(pair.Side) questi
 			q.Set("continue", at)
 		} else if at := version.Of(name); at != "" {
 			q.Set("resourceVersion", at)
-		} else {
+		} else if version != (merge.Version{}) { // that of an object of the other side
 			q.Del("resourceVersionMatch")
 		}
 		return question{method: http.MethodGet, path: b.r.URL.EscapedPath(), query: q, accept: b.formOf(name, form)}

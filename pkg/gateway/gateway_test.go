@@ -36,6 +36,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
@@ -813,6 +814,19 @@ func TestListsGoOnOverBothSides(t *testing.T) {
 	x.wants("GET", collection+"?resourceVersion=7", "", http.StatusGone, `"reason":"Expired"`)
 	x.wants("GET", collection+"?watch=1&resourceVersion=7", "", http.StatusGone, `"reason":"Expired"`)
 	x.wants("GET", collection+"?resourceVersion=x", "", http.StatusUnprocessableEntity, "no resource version")
+	const exact = "?resourceVersion=l7m9&resourceVersionMatch=Exact"
+	x.wants("GET", collection+exact, "", http.StatusUnprocessableEntity, "1.15")
+	newer, err := kubever.Parse("1.19.16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.gateway.at(pair.Legacy).says(newer)
+	x.wants("GET", collection+exact, "", http.StatusOK, "l1")
+	x.wants("GET", collection+"?resourceVersion=l7&resourceVersionMatch=Exact", "", http.StatusUnprocessableEntity, "one object")
+	x.wants("GET", collection+"?resourceVersionMatch=Exact", "", http.StatusOK, "") // what is wrong with it the sides say
+	if r, _ := x.modern.last(collection); r.URL.Query().Get("resourceVersionMatch") != "Exact" {
+		t.Errorf("the modern side is asked %s", r.URL)
+	}
 	x.wants("GET", collection+"?resourceVersion=l7m9&resourceVersionMatch=NotOlderThan", "", http.StatusOK, "l1")
 	if r, _ := x.modern.last(collection); r.URL.Query().Get("resourceVersion") != "9" {
 		t.Errorf("the modern side is asked %s", r.URL)

@@ -116,6 +116,9 @@ const (
 	BehaviourKubeletWritesCSINodes
 	// BehaviourLegacyTokenTracking: kube-apiserver labels Secret tokens with the day they were last used.
 	BehaviourLegacyTokenTracking
+	// BehaviourListMatchHeeded: kube-apiserver lists by resourceVersionMatch; older ones do not know it, and list what is
+	// at least as new where an exact version is asked for.
+	BehaviourListMatchHeeded
 	// BehaviourMetadataAnswered: kube-apiserver answers with metadata alone (meta.k8s.io/v1 PartialObjectMetadata)
 	// when asked to; older ones send whole objects, 1.6 answers 406.
 	BehaviourMetadataAnswered
@@ -264,6 +267,7 @@ var behaviourNames = [...]string{
 	BehaviourKubeletRedirectsStreams:      "kubelet-redirects-streams",
 	BehaviourKubeletWritesCSINodes:        "kubelet-writes-csinodes",
 	BehaviourLegacyTokenTracking:          "legacy-token-tracking",
+	BehaviourListMatchHeeded:              "list-match-heeded",
 	BehaviourMetadataAnswered:             "metadata-answered",
 	BehaviourMirrorPodsOwned:              "mirror-pods-owned",
 	BehaviourDNSSearchesFew:               "dns-searches-few",

@@ -425,8 +425,22 @@ func TestGatewayConverts(t *testing.T) {
 			t.Run("informers", func(t *testing.T) { g.informs(t) })
 			t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t, tc.legacy != "1.6.13") })
 
-			// A client of extensions/v1beta1, by what it sends and reads: kubectl of today has no such types.
+			// What the old side would not know, and list what is newer, is refused.
 			client := g.ClientOf(g.url, "alice", "developers")
+			for _, side := range pair.Sides() {
+				var list metav1.PartialObjectMetadataList
+				must(t, g.admin[side].Call(t.Context(), http.MethodGet,
+					"/api/v1/namespaces?resourceVersion=1&resourceVersionMatch=Exact", nil, &list))
+				if knows := side == pair.Modern; (len(list.Items) == 0) != knows {
+					t.Errorf("the %s side has %d namespaces at version 1", side, len(list.Items))
+				}
+			}
+			if err := client.Call(t.Context(), http.MethodGet, modern+"?resourceVersion=l1m1&resourceVersionMatch=Exact",
+				nil, nil); rig.Code(err) != http.StatusUnprocessableEntity {
+				t.Errorf("a list exactly at a version: %v, want 422", err)
+			}
+
+			// A client of extensions/v1beta1, by what it sends and reads: kubectl of today has no such types.
 			var list struct {
 				APIVersion string
 				Items      []struct{ Metadata metav1.ObjectMeta }
