@@ -3,6 +3,7 @@ package operator
 import (
 	"bytes"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 // loses deletes a Secret of the control plane.
@@ -122,6 +124,33 @@ func TestALostRecord(t *testing.T) {
 	s.edit(func(spec map[string]any) { spec["modern"].(map[string]any)["version"] = "1.36.3" })
 	if status, _ = s.looked(); status.Runs != ran || status.Phase != api.Running {
 		t.Errorf("with the spec of before: %+v", status)
+	}
+}
+
+// TestStoresThatHaveBegunAreNoted: where the only member of a store reads it, so that it never begins again.
+func TestStoresThatHaveBegunAreNoted(t *testing.T) {
+	s := newSaved(t)
+	s.looked()
+	if err := s.applies(); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for i := range s.object().Status.Components {
+		if name, of := strings.CutPrefix(s.object().Status.Components[i].Name, "etcd-"); of {
+			want = append(want, name)
+		}
+	}
+	noted := &corev1.ConfigMap{}
+	if err := s.Client.Get(t.Context(), s.at(plan.BegunStores), noted); err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Sorted(maps.Keys(noted.Data)); len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("noted are %v, want %v", got, want)
+	}
+	for store, state := range noted.Data {
+		if state != "existing" {
+			t.Errorf("%s is %q", store, state)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -574,6 +575,9 @@ func (p *plane) end(ctx context.Context) error {
 		return r.Plan == nil || r.Plan.Store(name) == nil
 	})
 	r.Open = nil
+	if err := p.begun(ctx); err != nil {
+		return err
+	}
 	if err := r.write(ctx, p.Client, p.object.Name); err != nil {
 		return err
 	}
@@ -601,6 +605,9 @@ func (p *plane) steady(ctx context.Context) (time.Duration, error) {
 	}
 	if p.repairs = p.due(ready); p.repairs {
 		err := p.secrets(ctx, p.record.Plan)
+		if err == nil {
+			err = p.begun(ctx)
+		}
 		if err == nil {
 			err = p.reapply(ctx)
 		}
@@ -690,6 +697,29 @@ func (p *plane) reapply(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// begun notes the stores that have begun, where members read it: they never begin again with nothing.
+func (p *plane) begun(ctx context.Context) error {
+	stores, data := map[string]string{}, map[string]any{}
+	if p.record.Plan != nil {
+		for i := range p.record.Plan.Components {
+			if c := &p.record.Plan.Components[i]; c.ReadsBegunStores() {
+				stores[c.Store], data[c.Store] = "existing", "existing"
+			}
+		}
+	}
+	if len(stores) == 0 {
+		return nil
+	}
+	there := &corev1.ConfigMap{}
+	err := p.Reader.Get(ctx, types.NamespacedName{Namespace: p.object.Name, Name: plan.BegunStores}, there)
+	if err == nil && ours(there, p.object.Name) && maps.Equal(there.Data, stores) {
+		return nil
+	}
+	return p.apply(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"namespace": p.object.Name, "name": plan.BegunStores},
+		"data":     data}}, p.object.Name)
 }
 
 // components are those of a plan, as they are.

@@ -54,10 +54,14 @@ func (m *member) url(address string, port int) string {
 	return m.endpoint.Scheme + "://" + HostPort(address, port)
 }
 
-// memberArgs are the arguments of a member that have names and addresses.
+// memberArgs are the arguments of a member that have names and addresses, and what it is to a cluster that it does not
+// find in its data directory: "" where its environment says so.
 type memberArgs struct {
-	name, listenClients, advertiseClients, listenPeers, advertisePeers, cluster, listenMetrics because
+	name, listenClients, advertiseClients, listenPeers, advertisePeers, cluster, state, listenMetrics because
 }
+
+// newMember begins a cluster. etcd refuses one whose peers know its cluster already.
+var newMember = because{"new", "has no effect once the data directory exists"}
 
 // addresses are those of a host, for components that run on it already, and for what the plan starts. In a cluster,
 // that runs once, for the first host; for the others they are nil.
@@ -117,6 +121,7 @@ func (o onHost) member(m member) memberArgs {
 		listenPeers:      peers,
 		advertisePeers:   peers,
 		cluster:          because{strings.Join(cluster, ","), "one member on every host"},
+		state:            newMember,
 		listenMetrics: because{fmt.Sprintf("http://%s:%d", loopback, m.metrics),
 			"the probe's endpoint, without a certificate"},
 	}

@@ -169,6 +169,9 @@ func (b *basis) onHost(host spec.Host, running []spec.Arg) []spec.Arg {
 	return list
 }
 
+// clusterState is the argument of a member that says what it does without a data directory.
+const clusterState = "initial-cluster-state"
+
 // etcdName is the name of the members of a managed store.
 func etcdName(store string) string { return Etcd + "-" + store }
 
@@ -191,7 +194,9 @@ func (b *basis) etcd(at addresses, store *spec.Store, endpoint *url.URL) Compone
 	set("initial-advertise-peer-urls", here.advertisePeers.value, here.advertisePeers.why)
 	set("initial-cluster", here.cluster.value, here.cluster.why)
 	set("initial-cluster-token", etcdName(store.Name), "members of another store are refused")
-	set("initial-cluster-state", "new", "has no effect once the data directory exists")
+	if here.state.value != "" {
+		set(clusterState, here.state.value, here.state.why)
+	}
 	set("listen-metrics-urls", here.listenMetrics.value, here.listenMetrics.why)
 	if endpoint.Scheme == "https" {
 		set("cert-file", managed.ServerTLS.Cert, "serving certificate")

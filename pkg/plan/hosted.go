@@ -28,6 +28,18 @@ const (
 	PodIP   = "POD_IP"
 )
 
+// BegunStores is the ConfigMap of a hosted plan in which the operator notes the stores that have begun, by name. A store
+// of one member reads its --initial-cluster-state there: one whose volume was lost would begin again with nothing, and
+// the kubelets of its nodes would end every pod; with "existing" it does not start. Members with peers are refused by
+// these, and would join with "existing", having forgotten what they voted for.
+const BegunStores = "fusionctl-stores"
+
+// ReadsBegunStores reports whether the component is a member that finds its --initial-cluster-state there.
+func (c *Component) ReadsBegunStores() bool {
+	_, said := c.Arg(clusterState)
+	return c.Host == HostedName && c.Kind == Etcd && !said
+}
+
 // storesOf are the stores of the spec, with the endpoints that they have where the components run.
 func storesOf(f *spec.File, target Target) []Store {
 	var stores []Store
@@ -144,6 +156,10 @@ func (c inCluster) member(m member) memberArgs {
 		cluster = append(cluster, component+"-"+strconv.Itoa(n)+"="+m.url(name, m.peer))
 	}
 	const whyNamed = "the pod's name stays, its address does not"
+	state := newMember
+	if len(c.file.Spec.Hosts) == 1 {
+		state = because{}
+	}
 	return memberArgs{
 		name:             because{"$(" + PodName + ")", "the member's name is the pod's"},
 		listenClients:    because{m.url(everywhere, m.client), whyEverywhere},
@@ -151,6 +167,7 @@ func (c inCluster) member(m member) memberArgs {
 		listenPeers:      because{m.url(everywhere, m.peer), whyEverywhere},
 		advertisePeers:   because{m.url(self, m.peer), whyNamed},
 		cluster:          because{strings.Join(cluster, ","), "one member in every pod"},
+		state:            state,
 		listenMetrics:    because{"http://" + HostPort(everywhere, m.metrics), whyEverywhere},
 	}
 }

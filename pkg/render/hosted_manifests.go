@@ -294,8 +294,11 @@ func checksum(texts []configText) string {
 }
 
 func hostedContainer(c *plan.Component) *yaml.Node {
-	environment := append([]*yaml.Node{podField(plan.PodName, "metadata.name"), podField(plan.PodIP, "status.podIP")},
-		variables(c.Env)...)
+	environment := []*yaml.Node{podField(plan.PodName, "metadata.name"), podField(plan.PodIP, "status.podIP")}
+	if c.ReadsBegunStores() {
+		environment = append(environment, begunStore(c.Store))
+	}
+	environment = append(environment, variables(c.Env)...)
 	known := names(c.Env)
 	known[plan.PodName], known[plan.PodIP] = true, true
 	return object(
@@ -341,6 +344,13 @@ func hostedVolumeMount(m plan.Mount) *yaml.Node {
 		field{"subPath", when(!m.Directory, text(path.Base(m.Path)))},
 		field{"readOnly", when(m.ReadOnly, boolean(true))},
 	)
+}
+
+// begunStore is the variable of etcd for --initial-cluster-state, which is not set before the store has begun.
+func begunStore(store string) *yaml.Node {
+	return object(field{"name", text("ETCD_INITIAL_CLUSTER_STATE")},
+		field{"valueFrom", object(field{"configMapKeyRef", object(field{"name", text(plan.BegunStores)},
+			field{"key", text(store)}, field{"optional", boolean(true)})})})
 }
 
 func podField(name, path string) *yaml.Node {
