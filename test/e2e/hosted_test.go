@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -29,11 +30,13 @@ const (
 	operatorImage = "registry.example/fusionctl:1"
 	// nextPatch is a release that the tests have no programs of: its images have those of the suggested minor.
 	nextPatch = "1.36.4"
+	// noSuchPatch is one whose API server ends at its start.
+	noSuchPatch = "1.36.9"
 	// members is a control plane of three pods of everything, whose modern side skips minors.
 	members = `{apiVersion: kubefusion.dev/v1alpha1, kind: FusedControlPlane, metadata: {name: members}, spec: {
   hosts: [{name: r-1, address: 10.0.0.11}, {name: r-2, address: 10.0.0.12}, {name: r-3, address: 10.0.0.13}],
   kubelet: {version: 1.10.13}, network: {serviceCIDRs: [10.96.0.0/16]},
-  pki: {directory: /etc/kubernetes/pki},
+  pki: {directory: /etc/kubernetes/pki}, deletionPolicy: Delete,
   stores: [
     {name: core, endpoints: ["https://10.0.0.11:2379", "https://10.0.0.12:2379", "https://10.0.0.13:2379"],
       tls: {ca: /etc/kubernetes/pki/etcd/ca.crt, cert: /etc/kubernetes/pki/apiserver-etcd-client.crt,
@@ -52,6 +55,7 @@ type hostedRig struct {
 	*management
 	node  *rig.Node
 	admin *rig.Client
+	keys  string // file of the Secret with the keys of a control plane, that a person keeps beside its backups
 }
 
 func startHosted(t *testing.T) *hostedRig {
@@ -74,6 +78,10 @@ func startHosted(t *testing.T) *hostedRig {
 			}
 		}
 	}
+	other, err := rig.Program("etcdctl")
+	must(t, err)
+	images = append(images, rig.Image{Name: "registry.k8s.io/kube-apiserver:v" + noSuchPatch,
+		Files: map[string]string{"usr/local/bin/kube-apiserver": other}})
 	h := &hostedRig{management: managementOf(t, r)}
 	h.admin = h.server.Client("administrator", "system:masters")
 	const newest = kubever.Suggested
@@ -353,8 +361,9 @@ func (h *hostedRig) has(users map[pair.Side]*rig.Client, names ...string) {
 }
 
 // TestHostedOnRealNodes: in a management cluster with a node, two objects become control planes, one of them with three
-// pods of everything. Clients of both sides use them; an edit of the modern version upgrades them, also over minors.
-// Pods and Secrets that are lost come back, a member that lost its volume is reported, a backup is made and verified.
+// pods of everything. Clients of both sides use them; an edit of the modern version upgrades them, also over minors;
+// an impossible one is refused, and one that does not start goes back by itself. Pods and Secrets that are lost come
+// back, members that lost their volumes are reported, and a control plane that was deleted comes back from its backup.
 // The operator is killed on the way.
 func TestHostedOnRealNodes(t *testing.T) {
 	t.Parallel()
@@ -373,11 +382,18 @@ func TestHostedOnRealNodes(t *testing.T) {
 
 		h.heals(one)
 		h.upgrades(one, three)
-		h.backsUp()
-		h.losesAMember()
+		h.refuses(one)
+		h.badUpgrade()
+		backup := h.backsUp()
+		h.creates(three, "later")
+		h.wentBack(one)
+		h.losesMembers()
+		h.deletes("members")
+		h.restores(backup)
 		provedOnNodes(t, "1.15.12", "1.36.3",
 			"control planes that are objects of a management cluster run as pods of its nodes, from the example as it "+
-				"stands: both sides serve, lost pods and Secrets come back, and an edit of the version upgrades")
+				"stands: both sides serve, lost pods and Secrets come back, an edit of the version upgrades, a bad "+
+				"one goes back by itself, and one that was deleted comes back from its backup")
 	}, fusionctlEnv)
 }
 
@@ -451,11 +467,73 @@ func (h *hostedRig) upgrades(one, three map[pair.Side]*rig.Client) {
 	}
 }
 
-// backsUp makes a backup now, which is verified.
-func (h *hostedRig) backsUp() {
+// refuses: edits to which no plan and no transition leads change nothing, and the status says why.
+func (h *hostedRig) refuses(users map[pair.Side]*rig.Client) {
+	t := h.t
+	t.Helper()
+	for _, edit := range []struct{ was, is, condition, says string }{
+		{`{"layout":"split"}`, `{"layout":"shared"}`, api.ConditionSafe, "the plan has errors: FUS"},
+		{`{"legacy":{"version":"1.15.12"}}`, `{"legacy":{"version":"1.16.15"}}`, api.ConditionProgressing,
+			"the minor of the legacy side stays"},
+	} {
+		h.ok("", "patch", "fcp", "hosted", "--type=merge", "-p", `{"spec":`+edit.is+`}`)
+		h.awaits("hosted", edit.condition, edit.says)
+		if s := h.statusOf("hosted"); len(s.Findings) == 0 || s.Phase != api.Refused {
+			t.Errorf("after %s there is no finding: %+v", edit.is, s)
+		}
+		h.has(users, "upgraded")
+		h.ok("", "patch", "fcp", "hosted", "--type=merge", "-p", `{"spec":`+edit.was+`}`)
+		h.runs("hosted")
+	}
+}
+
+// stepLimit restarts the operator with another limit of steps.
+func (h *hostedRig) stepLimit(limit string) {
 	h.t.Helper()
-	// Requests of pods have all processors of a small node: the standby of the operator makes room for the backup.
+	args := h.ok("", "--namespace=kubefusion-system", "get", "deployment", "fusionctl-operator", "-o",
+		"jsonpath={.spec.template.spec.containers[0].args}")
+	var words []string
+	must(h.t, json.Unmarshal([]byte(args), &words))
+	words = slices.DeleteFunc(words, func(w string) bool { return strings.HasPrefix(w, "--step-limit") })
+	data, err := json.Marshal(append(words, "--step-limit="+limit))
+	must(h.t, err)
+	h.ok("", "--namespace=kubefusion-system", "patch", "deployment", "fusionctl-operator", "--type=json", "-p",
+		`[{"op":"replace","path":"/spec/template/spec/containers/0/args","value":`+string(data)+`}]`)
+	h.ok("", "--namespace=kubefusion-system", "rollout", "status", "deployment/fusionctl-operator", "--timeout=3m")
+}
+
+// badUpgrade edits the modern version to one that does not start.
+func (h *hostedRig) badUpgrade() {
+	h.t.Helper()
+	// Requests of pods have all processors of a small node: the standby of the operator makes room.
 	h.ok("", "--namespace=kubefusion-system", "scale", "deployment", "fusionctl-operator", "--replicas=1")
+	h.stepLimit("30s")
+	h.ok("", "patch", "fcp", "hosted", "--type=merge", "-p", `{"spec":{"modern":{"version":"`+noSuchPatch+`"}}}`)
+	h.awaits("hosted", api.ConditionProgressing, "Waiting: ")
+}
+
+// wentBack: the bad upgrade has gone back by itself, and says why.
+func (h *hostedRig) wentBack(users map[pair.Side]*rig.Client) {
+	t := h.t
+	t.Helper()
+	h.awaits("hosted", api.ConditionDegraded, "WentBack: ")
+	h.stepLimit("15m")
+	s := h.statusOf("hosted")
+	if len(s.History) == 0 || !strings.Contains(s.History[0].Error, "kube-apiserver-modern") ||
+		!strings.Contains(s.History[0].Error, "it ended with") {
+		t.Errorf("the history does not say why: %+v", s.History)
+	}
+	t.Logf("it went back: %s", messageOf(&s, api.ConditionDegraded))
+	h.has(users, "first", "healed", "upgraded")
+	var version struct{ GitVersion string }
+	must(t, users[pair.Modern].Call(t.Context(), http.MethodGet, "/version", nil, &version))
+	h.ok("", "patch", "fcp", "hosted", "--type=merge", "-p", `{"spec":{"modern":{"version":"`+nextPatch+`"}}}`)
+	h.runs("hosted")
+}
+
+// backsUp makes a backup now, which is verified, and keeps what a person keeps beside it. It returns its name.
+func (h *hostedRig) backsUp() (name string) {
+	h.t.Helper()
 	h.ok("", "--namespace=members", "create", "job", "--from=cronjob/fusionctl-backup", "now")
 	h.ok("", "--namespace=members", "wait", "--for=condition=complete", "job/now", "--timeout=2m")
 	h.ok("", "annotate", "--overwrite", "fcp", "members", "kubefusion.dev/look=now") // next look: in an hour
@@ -465,14 +543,70 @@ func (h *hostedRig) backsUp() {
 			!strings.HasPrefix(messageOf(&s, api.ConditionBackedUp), "Verified: ") {
 			return fmt.Errorf("%+v: %s", s.Backup, messageOf(&s, api.ConditionBackedUp))
 		}
+		name = s.Backup.Last.Name
 		return nil
 	})
+	h.keys = h.shell("members", `kubectl -n "$PLANE" get secret fusionctl-pki -o json |
+	jq '.metadata |= {namespace, name, labels}' > "$OUT"`)
+	return name
 }
 
-// losesAMember: the volume of one of three members is lost, and the status says that it is missing.
-func (h *hostedRig) losesAMember() {
+// deletes deletes a control plane with its namespace.
+func (h *hostedRig) deletes(name string) {
 	h.t.Helper()
-	h.ok("", "--namespace=members", "delete", "pvc", "data-etcd-modern-2", "--wait=false")
-	h.ok("", "--namespace=members", "delete", "pod", "etcd-modern-2", "--grace-period=0", "--force")
+	h.ok("", "delete", "fcp", name, "--timeout=3m")
+	if out := h.ok("", "get", "namespace", name, "--ignore-not-found"); out != "" {
+		h.t.Errorf("%s is deleted, its namespace is there: %s", name, out)
+	}
+}
+
+// restores: the object is applied again, with the keys and the volume of backups that were kept, as docs/operator.md
+// has it.
+func (h *hostedRig) restores(backup string) {
+	h.t.Helper()
+	volume := h.ok("", "get", "pv", "-o", `jsonpath={.items[?(@.spec.claimRef.name=="backups")].metadata.name}`)
+	h.ok("", "patch", "pv", volume, "--type=merge", "-p",
+		`{"spec":{"claimRef":{"namespace":"members","name":"backups","uid":null,"resourceVersion":null}}}`)
+	h.ok("", "create", "namespace", "members")
+	h.ok("", "label", "namespace", "members", "app.kubernetes.io/managed-by=fusionctl",
+		"app.kubernetes.io/part-of=members")
+	h.ok("", "create", "-f", h.keys)
+	h.ok(strings.Replace(members, "version: 1.15.12", "version: "+nextPatch, 1), "apply", "--server-side",
+		"--force-conflicts", "-f", "-")
+	h.runs("members")
+	h.backsUp() // it says which ones there are
+	h.ok("", "annotate", "fcp", "members", "kubefusion.dev/restore="+backup)
+	h.killedAt("members", 3)
+	if s := h.runs("members"); s.History[0].To != "backup "+backup || s.History[0].Error != "" {
+		h.t.Errorf("the history is %+v", s.History)
+	}
+	// The clients of before, with their certificates; the address is another one.
+	again := h.users("members", "developers")
+	h.has(again, "first", "upgraded")
+	for side, user := range again {
+		if err := user.Call(h.t.Context(), http.MethodGet, defaultMaps+"/"+ofSide("later", side), nil,
+			nil); rig.Code(err) != http.StatusNotFound {
+			h.t.Errorf("what came after the backup is there on the %s side: %v", side, err)
+		}
+	}
+	h.creates(again, "restored")
+}
+
+// losesMembers: the volume of one of three members is lost, and that of the only member of a store. Neither comes back
+// with nothing, and the status says that it is missing.
+func (h *hostedRig) losesMembers() {
+	h.t.Helper()
+	for plane, member := range map[string]string{"members": "etcd-modern-2", "hosted": "etcd-modern-0"} {
+		h.ok("", "--namespace="+plane, "delete", "pvc", "data-"+member, "--wait=false")
+		h.ok("", "--namespace="+plane, "delete", "pod", member, "--grace-period=0", "--force")
+	}
 	h.awaits("members", api.ConditionDegraded, "etcd-modern has 2 of 3 pods")
+	h.awaits("hosted", api.ConditionDegraded, "etcd-modern has 0 of 1 pods")
+	h.Eventually("the only member of a store says why it does not start", func(ctx context.Context) error {
+		log, err := h.node.Run(ctx, "sh", "-c", "cat /var/log/pods/hosted_etcd-modern-0_*/etcd/*.log")
+		if err == nil && !strings.Contains(log, "cannot fetch cluster info from peer urls") {
+			err = fmt.Errorf("it says %.2000s", log)
+		}
+		return err
+	})
 }
