@@ -99,13 +99,14 @@ func (g *Gateway) protobufToJSON(ctx context.Context, body []byte, memory *webse
 	}
 	if field := nameless(whole, ""); field != "" {
 		return nil, refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"the message has the field %s, which Kubernetes 1.36 does not have, and which would be lost: write JSON", field)
+			"the message has the field %s, which Kubernetes 1.36 does not have, and which would be lost: write JSON",
+			field)
 	}
 	return json.Marshal(object.Object)
 }
 
-// nameless is the path of a field that objects.Decode knows by its number alone, and that holds something: a client of a
-// newer release, or a vendor's, sends it. Go's clients write empty ones of every type that they know.
+// nameless is the path of a field that objects.Decode knows by its number alone, and that holds something: a client of
+// a newer release, or a vendor's, sends it. Go's clients write empty ones of every type that they know.
 func nameless(value any, path string) string {
 	switch value := value.(type) {
 	case map[string]any:

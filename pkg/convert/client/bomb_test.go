@@ -37,8 +37,8 @@ func TestPatchesThatAreSlow(t *testing.T) {
 // TestPatchesThatAreBombs: each of a few copies is of all that the ones before made, which took all memory.
 func TestPatchesThatAreBombs(t *testing.T) {
 	apply := func(operations ...string) error {
-		patch, err := Patcher(types.JSONPatchType, []byte("["+strings.Join(operations, ",")+"]"), schema.GroupVersionKind{
-			Group: "apps", Version: "v1", Kind: "Deployment"}, schema.GroupResource{}, "a")
+		patch, err := Patcher(types.JSONPatchType, []byte("["+strings.Join(operations, ",")+"]"),
+			schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, schema.GroupResource{}, "a")
 		if err == nil {
 			_, err = patch(map[string]any{"a": map[string]any{"text": strings.Repeat("x", 1000)}})
 		}

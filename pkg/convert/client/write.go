@@ -425,8 +425,8 @@ func (c *call) patcher(kind types.PatchType, text []byte) (func(map[string]any) 
 	return Patcher(kind, text, gvk, c.about.groupResource(), c.about.name)
 }
 
-// What a patch may have, and what all copies of a JSON patch together, as for API servers. Thirty copies of a thing and its
-// copies are a thousand million of it.
+// What a patch may have, and what all copies of a JSON patch together, as for API servers. Thirty copies of a thing and
+// its copies are a thousand million of it.
 const (
 	limitOperations = 10_000
 	limitCopyBytes  = 3 << 20
