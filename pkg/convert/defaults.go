@@ -145,8 +145,13 @@ func fieldNamed(of reflect.Value, name string) reflect.Value {
 		return reflect.Value{}
 	}
 	for _, field := range fieldsOf(of.Type()) {
-		if field.name == name {
+		switch field.name {
+		case name:
 			return of.Field(field.index)
+		case "": // its fields stand in for it
+			if inner := fieldNamed(of.Field(field.index), name); inner.IsValid() {
+				return inner
+			}
 		}
 	}
 	return reflect.Value{}

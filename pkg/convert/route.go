@@ -285,7 +285,8 @@ func (r *route) directly(in map[string]any, f *forms) (map[string]any, []differe
 		held = target.DeepCopyObject()
 	}
 	again, err := r.converter.throughTypes(target, r.from, r.hub)
-	if err == nil && equality.Semantic.DeepEqualWithNilDifferentFromEmpty(again, kept) {
+	if err == nil && (reflect.DeepEqual(again, kept) || // the same at once, as most are
+		equality.Semantic.DeepEqualWithNilDifferentFromEmpty(again, kept)) {
 		var i inspection
 		i.inspect(in, nil, r.source)
 		if exact {

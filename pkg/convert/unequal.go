@@ -78,6 +78,9 @@ func fieldsOf(t reflect.Type) []jsonField {
 // unequal adds what differs in a field of what is said.
 func (f jsonField) unequal(said map[string]any, a, b reflect.Value, left, right map[string]any) (
 	_, _ map[string]any, err error) {
+	if areShared(a, b) {
+		return left, right, nil
+	}
 	omitA, omitB := f.omitEmpty && isZero(a), f.omitEmpty && isZero(b)
 	if a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil() && a.Elem().Kind() == reflect.Struct {
 		a, b = a.Elem(), b.Elem()
@@ -172,6 +175,19 @@ func isZero(v reflect.Value) bool {
 		return false
 	default:
 		return v.IsZero()
+	}
+}
+
+// areShared reports whether two values of a kind that points elsewhere are one: the parts that versions share, and do
+// not default otherwise, are made so.
+func areShared(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Pointer, reflect.Map:
+		return a.UnsafePointer() == b.UnsafePointer()
+	case reflect.Slice:
+		return a.Len() == b.Len() && a.UnsafePointer() == b.UnsafePointer()
+	default:
+		return false
 	}
 }
 
