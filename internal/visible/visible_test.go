@@ -88,3 +88,10 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// TestBlocksStayInTheirPlace: what another machine says begins no line of ours.
+func TestBlocksStayInTheirPlace(t *testing.T) {
+	if got, want := Block("a\n001 done\x1b[2K\n"), "a\n  001 done\\u001b[2K\n  "; got != want {
+		t.Errorf("Block = %q, want %q", got, want)
+	}
+}
