@@ -27,6 +27,7 @@ type FlagFact struct {
 	defaults    []during[string]
 	lateIn      Ranges
 	deprecation []during[string]
+	only        []during[string]
 }
 
 // In reports whether the component accepts the flag at the minor. Accepting is not heeding: --insecure-port of 1.20
@@ -45,6 +46,9 @@ func (f FlagFact) DeprecationMessage(m Minor) string {
 	message, _ := at(f.deprecation, m)
 	return message
 }
+
+// OnlyValue returns the value without which the component exits when it is given the flag; false where it takes others.
+func (f FlagFact) OnlyValue(m Minor) (string, bool) { return at(f.only, m) }
 
 // NotInDotZero reports whether the flag arrived after the first release of the minor: 1.6.13 has --request-timeout,
 // 1.6.0 refuses it.
@@ -74,6 +78,14 @@ func decodeFlags() map[flagKey]FlagFact {
 			r.fail("no flag %s", r.text(1))
 		}
 		f.deprecation = append(f.deprecation, during[string]{r.ranges(2), r.text(3)})
+		flags[flagKey{f.Component, f.Name}] = f
+	}
+	for _, r := range readTable("flag-values.tsv", 4) {
+		f, ok := flags[flagKey{r.text(0), r.text(1)}]
+		if !ok {
+			r.fail("no flag %s", r.text(1))
+		}
+		f.only = append(f.only, during[string]{r.ranges(2), r.text(3)})
 		flags[flagKey{f.Component, f.Name}] = f
 	}
 	return flags

@@ -30,6 +30,7 @@ var decoders = map[string]func(){
 	"fields.tsv":               func() { decodeFields() },
 	"flags.tsv":                func() { decodeFlags() },
 	"flag-aliases.tsv":         func() { decodeAliases() },
+	"flag-values.tsv":          func() { decodeFlags() },
 	"garbage.tsv":              func() { decodeGarbage() },
 	"gates-first.tsv":          func() { decodeGates() },
 	"gates-only.tsv":           func() { decodeGates() },

@@ -127,6 +127,11 @@ func refusedValues(kind string, a plan.Arg, version kubever.Version) []finding.F
 			}
 		}
 	}
+	if only, fixed := kubever.FlagGiven(kind, a.Name, m).OnlyValue(m); fixed && a.Value != only {
+		found = append(found, finding.Finding{
+			Message: fmt.Sprintf("%s %s takes only %s of this flag and does not start with %s", kind, m, only, a.Value),
+			Fix:     fmt.Sprintf("set it to %s, or remove it from extraArgs", only)})
+	}
 	return found
 }
 

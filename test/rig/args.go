@@ -18,8 +18,6 @@ type arg struct {
 var (
 	since12 = kubever.Ranges{{From: 12, To: kubever.Newest}}
 	to9     = kubever.Ranges{{From: kubever.Oldest, To: 9}}
-	to23    = kubever.Ranges{{From: kubever.Oldest, To: 23}}
-	since24 = kubever.Ranges{{From: 24, To: kubever.Newest}}
 )
 
 // argsFor writes the rows as arguments of the release.
@@ -71,19 +69,21 @@ func (r *Rig) ControllerManagerArgs(minor kubever.Minor, server *APIServer) []st
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return argsFor(kubever.ControllerManager, minor, []arg{
+	secure := port
+	serving := []arg{{flag: "bind-address", value: "127.0.0.1"}}
+	flag := kubever.Flag(kubever.ControllerManager, "port")
+	if _, none := flag.OnlyValue(minor); flag.In(minor) && !none { // the port without authentication
+		serving, secure = append(serving, arg{flag: "address", value: "127.0.0.1"}, arg{flag: "port", value: port}), "0"
+	}
+	return argsFor(kubever.ControllerManager, minor, append(serving, []arg{
 		{flag: "kubeconfig", value: kubeconfig},
-		{flag: "address", value: "127.0.0.1", in: to23},
-		{flag: "port", value: port, in: to23},
-		{flag: "secure-port", value: "0", in: to23},
-		{flag: "bind-address", value: "127.0.0.1"},
-		{flag: "secure-port", value: port, in: since24},
+		{flag: "secure-port", value: secure},
 		{flag: "leader-elect", value: "false"}, // there is one; waiting for a lease takes up to 20 seconds
 		{flag: "root-ca-file", value: r.PKI.File("ca.crt")},
 		{flag: "service-account-private-key-file", value: r.PKI.File("sa.key")},
 		{flag: "cluster-signing-cert-file", value: r.PKI.File("ca.crt")},
 		{flag: "cluster-signing-key-file", value: r.PKI.File("ca.key")},
-	})
+	}...))
 }
 
 // advertised is what the service `kubernetes` points at: no release takes a loopback address for that, and without

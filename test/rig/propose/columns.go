@@ -34,6 +34,7 @@ var shapes = map[string]map[int]shape{
 	"field-gates":          {3: minors},
 	"fields":               {2: values},
 	"flag-aliases":         {2: minors},
+	"flag-values":          {2: minors},
 	"flags":                {2: minors, 3: minors, 4: minors, 5: values},
 	"garbage":              {0: minors},
 	"gates":                {1: minors, 2: values},
@@ -57,7 +58,8 @@ var shapes = map[string]map[int]shape{
 var carried = map[string][]int{
 	"access": {2, 3, 4}, "allocators": {0}, "annotations": {4, 5}, "behaviours": {1}, "crd-fields": {1},
 	"encryption-providers": {1},
-	"field-gates":          {3}, "flag-aliases": {2}, "garbage": {0}, "labels": {2, 3}, "locks": {0}, "owners": {3},
+	"field-gates":          {3}, "flag-aliases": {2}, "flag-values": {2}, "garbage": {0}, "labels": {2, 3},
+	"locks": {0}, "owners": {3},
 	"resources": {4, 6}, "startup": {2}, "values": {3},
 }
 
