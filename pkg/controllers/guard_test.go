@@ -198,7 +198,7 @@ func TestAStopIsOnTheLockAtOnce(t *testing.T) {
 		w.watches = func(_ pair.Side, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 		_, m := w.collector(Options{Collect: true, Workers: 1, LeaderElect: true, StateDirectory: directory})
 		p := newProcess(m.cluster, w.options)
-		p.lease = lease{3 * time.Hour, 2 * time.Hour, time.Hour} // no renewal meanwhile
+		p.lease = lease{15 * time.Minute, 10 * time.Minute, 5 * time.Minute} // no renewal meanwhile
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- p.run(ctx) }()
@@ -214,7 +214,7 @@ func TestAStopIsOnTheLockAtOnce(t *testing.T) {
 			t.Errorf("the lock has the stop %q and the record %s, want both", text, record)
 		}
 		eventually(t, "the leader leads", func() bool { return p.current() != nil })
-		time.Sleep(2 * time.Hour) // its renewals go on
+		time.Sleep(10 * time.Minute) // its renewals go on
 		synctest.Wait()
 		if p.current() == nil {
 			t.Error("the leader has lost its lock by writing the stop")
