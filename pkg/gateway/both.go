@@ -73,7 +73,7 @@ type both struct {
 // accepts is the form in which the client is answered: a Table where both sides answer with one. Metadata alone is made
 // here of what a side does not answer with so.
 func (b *both) accepts() (string, error) {
-	return accept(b.r, !slices.ContainsFunc(pair.Sides(), func(name pair.Side) bool { return !b.transforms(name) }), true)
+	return accept(b.r, b.transforms(pair.Legacy) && b.transforms(pair.Modern), true)
 }
 
 // transforms reports whether the side answers with Tables and metadata alone.

@@ -163,6 +163,9 @@ func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exch
 	if oldWatch(r, c) {
 		return notImplemented("paths with /watch/ are not served for what is converted; watch=true is")
 	}
+	if c.info.Verb == "watch" && asMessages(r) {
+		return g.watchMessages(w, r, c, name, row, memory)
+	}
 	over := g.conversion(c, row, name, memory)
 	if c.info.Verb == "watch" {
 		return g.passOver(timed{w, g.eventTimeout}, r, c, name, passing{done: c.done, over: over})

@@ -443,7 +443,8 @@ func TestMetadataOfOldSides(t *testing.T) {
 	events := json.NewDecoder(response.Body)
 	for range 2 {
 		var e struct{ Object map[string]any }
-		if err := events.Decode(&e); err != nil || e.Object["kind"] != "PartialObjectMetadata" || e.Object["spec"] != nil {
+		if err := events.Decode(&e); err != nil || e.Object["kind"] != "PartialObjectMetadata" ||
+			e.Object["spec"] != nil {
 			t.Errorf("an event: %v, %v", e.Object, err)
 		}
 	}

@@ -190,8 +190,9 @@ type exchange struct {
 	took *took
 	// long: the answer has no end of its own
 	long    bool
-	done    context.Context // watches end with it
-	reading webserver.Slots // of the user, for bodies that the gateway reads
+	cancel  context.CancelFunc // ends an answer that has no end of its own
+	done    context.Context    // watches end with it
+	reading webserver.Slots    // of the user, for bodies that the gateway reads
 }
 
 // endless takes the deadlines of the server from a request that is passed on and whose answer has no end of its own;
@@ -337,7 +338,7 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 		t.end(cancel)
 		stop := context.AfterFunc(g.done, cancel)
 		t.end(func() { stop() })
-		r = r.WithContext(ctx)
+		r, c.cancel = r.WithContext(ctx), cancel
 	}
 	if view != "" {
 		return g.pass(w, r, c, view, "view-"+string(view), viewPrefix(view))
@@ -437,16 +438,14 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 				"again", at)
 		}
 		if _, err := merge.ParseToken(query.Get("continue")); err == nil {
-			return expired("the continue token is of objects of both sides, which one side alone has now; list them again")
+			return expired("the continue token is of objects of both sides, which one side alone has now; list " +
+				"them again")
 		}
 	}
 	if info.Verb == "watch" {
-		ctx, cancel := context.WithCancel(r.Context())
-		c.took.end(cancel)
 		c.done = g.lasting.as(g.done, row)
-		stop := context.AfterFunc(c.done, cancel)
+		stop := context.AfterFunc(c.done, c.cancel)
 		c.took.end(func() { stop() })
-		r = r.WithContext(ctx)
 	}
 	budget := g.memory
 	if isCluster(row.Read) && row.Way != routes.Both {

@@ -822,8 +822,10 @@ func TestListsGoOnOverBothSides(t *testing.T) {
 	}
 	x.gateway.at(pair.Legacy).says(newer)
 	x.wants("GET", collection+exact, "", http.StatusOK, "l1")
-	x.wants("GET", collection+"?resourceVersion=l7&resourceVersionMatch=Exact", "", http.StatusUnprocessableEntity, "one object")
-	x.wants("GET", collection+"?resourceVersionMatch=Exact", "", http.StatusOK, "") // what is wrong with it the sides say
+	x.wants("GET", collection+"?resourceVersion=l7&resourceVersionMatch=Exact", "", http.StatusUnprocessableEntity,
+		"one object")
+	// What is wrong with it the sides say.
+	x.wants("GET", collection+"?resourceVersionMatch=Exact", "", http.StatusOK, "")
 	if r, _ := x.modern.last(collection); r.URL.Query().Get("resourceVersionMatch") != "Exact" {
 		t.Errorf("the modern side is asked %s", r.URL)
 	}

@@ -272,6 +272,10 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 			p.Out.URL.RawPath = s.base.EscapedPath() + strings.TrimPrefix(p.In.URL.EscapedPath(), how.prefix)
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			p.Out.Host = ""
+			if how.over != nil { // what is converted is read as the text that it is
+				p.Out.Header.Del("Connection")
+				p.Out.Header.Del("Upgrade")
+			}
 			s.identify(p.Out, u)
 		},
 		ModifyResponse: func(response *http.Response) error {

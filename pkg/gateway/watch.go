@@ -103,6 +103,18 @@ func (b *both) watch(w http.ResponseWriter) error {
 		streams[name] = response.Body
 	}
 	b.took.by(pair.Sides()...)
+	whole := slices.DeleteFunc(pair.Sides(), func(name pair.Side) bool { return !b.reduces(name, form) })
+	m := &merging{merger: merger{version: version, whole: whole}, end: cancel}
+	if r := b.r; asMessages(r) {
+		limit := b.eventTimeout
+		b.took.rest = func() {
+			sendMessages(w, r, limit, cancel, func(out io.Writer) {
+				m.encoder = json.NewEncoder(out)
+				m.merge(streams[pair.Legacy], streams[pair.Modern])
+			})
+		}
+		return nil
+	}
 	w.Header().Set("Content-Type", form+";stream=watch")
 	if !strings.Contains(form, ";") {
 		w.Header().Set("Content-Type", form)
@@ -112,9 +124,7 @@ func (b *both) watch(w http.ResponseWriter) error {
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		return nil //nolint:nilerr // the client is gone
 	}
-	whole := slices.DeleteFunc(pair.Sides(), func(name pair.Side) bool { return !b.reduces(name, form) })
-	m := &merging{merger: merger{version: version, whole: whole}, encoder: json.NewEncoder(timed{w, b.eventTimeout}),
-		end: cancel}
+	m.encoder = json.NewEncoder(timed{w, b.eventTimeout})
 	b.took.rest = func() { m.merge(streams[pair.Legacy], streams[pair.Modern]) }
 	return nil
 }

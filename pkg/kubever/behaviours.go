@@ -116,8 +116,8 @@ const (
 	BehaviourKubeletWritesCSINodes
 	// BehaviourLegacyTokenTracking: kube-apiserver labels Secret tokens with the day they were last used.
 	BehaviourLegacyTokenTracking
-	// BehaviourListMatchHeeded: kube-apiserver lists by resourceVersionMatch; older ones do not know it, and list what is
-	// at least as new where an exact version is asked for.
+	// BehaviourListMatchHeeded: kube-apiserver lists by resourceVersionMatch; older ones do not know it, and list
+	// what is at least as new where an exact version is asked for.
 	BehaviourListMatchHeeded
 	// BehaviourMetadataAnswered: kube-apiserver answers with metadata alone (meta.k8s.io/v1 PartialObjectMetadata)
 	// when asked to; older ones send whole objects, 1.6 answers 406.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/net/websocket"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -263,6 +265,7 @@ func TestGatewayServesBothSides(t *testing.T) {
 	t.Run("controller-runtime", func(t *testing.T) { g.manages(t) })
 	t.Run("informers", func(t *testing.T) { g.informs(t) })
 	t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t, true) })
+	t.Run("a watch of a browser", func(t *testing.T) { g.watchesInABrowser(t) })
 	t.Run("refusals", func(t *testing.T) {
 		client := g.ClientOf(g.url, "alice", "developers")
 		for path, want := range map[string]int{
@@ -435,8 +438,9 @@ func TestGatewayConverts(t *testing.T) {
 					t.Errorf("the %s side has %d namespaces at version 1", side, len(list.Items))
 				}
 			}
-			if err := client.Call(t.Context(), http.MethodGet, modern+"?resourceVersion=l1m1&resourceVersionMatch=Exact",
-				nil, nil); rig.Code(err) != http.StatusUnprocessableEntity {
+			const exact = modern + "?resourceVersion=l1m1&resourceVersionMatch=Exact"
+			err := client.Call(t.Context(), http.MethodGet, exact, nil, nil)
+			if rig.Code(err) != http.StatusUnprocessableEntity {
 				t.Errorf("a list exactly at a version: %v, want 422", err)
 			}
 
@@ -712,7 +716,9 @@ func (g *gatewayed) informsOfMetadata(t *testing.T) {
 	must(t, err)
 	factory := metadatainformer.NewFilteredSharedInformerFactory(client, 0, "default", nil)
 	informer := factory.ForResource(appsv1.SchemeGroupVersion.WithResource("deployments")).Informer()
-	must(t, informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { t.Errorf("a watch of metadata: %v", err) }))
+	must(t, informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
+		t.Errorf("a watch of metadata: %v", err)
+	}))
 	stop := make(chan struct{})
 	defer factory.Shutdown()
 	defer close(stop)
@@ -735,6 +741,28 @@ func (g *gatewayed) informsOfMetadata(t *testing.T) {
 			})
 		}
 		g.ok("", "label", "deployment", name, "metadata-")
+	}
+}
+
+// watchesInABrowser: a program in a browser watches Deployments of both sides over a WebSocket.
+func (g *gatewayed) watchesInABrowser(t *testing.T) {
+	kubeconfig, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
+	must(t, err)
+	config, err := websocket.NewConfig("wss"+strings.TrimPrefix(g.url, "https")+deployments+"?watch=1", g.url)
+	must(t, err)
+	config.TlsConfig, err = rest.TLSConfigFor(kubeconfig)
+	must(t, err)
+	config.Protocol = []string{"base64.binary.k8s.io"}
+	connection, err := config.DialContext(t.Context())
+	must(t, err)
+	defer connection.Close()
+	must(t, connection.SetDeadline(time.Now().Add(time.Minute)))
+	for seen := map[string]bool{}; !seen["old legacy"] || !seen["new modern"]; {
+		var e struct{ Object metav1.PartialObjectMetadata }
+		if err := websocket.JSON.Receive(connection, &e); err != nil {
+			t.Fatalf("%v, after %v", err, seen)
+		}
+		seen[e.Object.Name+" "+e.Object.Annotations["kubefusion.dev/side"]] = true
 	}
 }
 
