@@ -107,12 +107,14 @@ func argumentRules() []rule {
 		{finding.Rule{
 			ID: "FUS074", Title: "A component does not know an argument",
 			Why: "A component exits when it is given an unknown flag, controller, feature gate or admission " +
-				"plugin. Some flags were added by a patch release: earlier releases of the minor refuse them.",
+				"plugin, or another value than 0 for a port that it serves no longer. Some flags were added by a " +
+				"patch release: earlier releases of the minor refuse them.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "the flag sets of every minor, equal to what real 1.6.13, 1.10.13, " +
 				"1.15.12 and 1.36.3 accept",
 				Damage: []string{"TestArgumentsThatTheirPlanForbids"},
-				Seen:   "1.36.3 exits with `unknown flag`"},
+				Seen: "1.36.3 exits with `unknown flag`, kube-controller-manager 1.22.17 with `only zero is " +
+					"allowed`"},
 			Bad:  example{modernServer: args("audit-log-paht=/var/log/audit.log")}.String(),
 			Good: example{modernServer: args("audit-log-path=/var/log/audit.log")}.String(),
 		}, unknownArguments},
