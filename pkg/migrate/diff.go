@@ -28,6 +28,7 @@ func Diff(from, to *Definition) []finding.Finding {
 func Removed(from *Definition) finding.Finding {
 	d := &differ{name: from.Name()}
 	d.find("FUS300", "", "", "the CRD is removed, and all of its objects with it")
+	d.findings[0].Fix = "keep the CRD while there are objects or clients of it"
 	return d.findings[0]
 }
 

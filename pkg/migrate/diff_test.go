@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -201,6 +202,13 @@ func TestDiffSaysWhatIs(t *testing.T) {
 	for _, f := range Diff(two, changed(t, one, `{"versions":[`+v1+`]}`)) {
 		if f.Rule == "FUS300" && (f.Fix != "" || !strings.Contains(f.Message, "not served")) {
 			t.Errorf("a version that was not served is removed: %s, fix %q", f.Message, f.Fix)
+		}
+	}
+	placeholder := regexp.MustCompile(`\b(NAME|OLD|VERSION)\b|--retire\s*(does|$)`)
+	v2 := strings.ReplaceAll(v1, `"v1"`, `"v2"`)
+	for _, f := range append(Diff(one, changed(t, one, `{"versions":[`+v2+`]}`)), Removed(one)) {
+		if found := placeholder.FindString(f.Fix); found != "" {
+			t.Errorf("%s: the fix %q does not say which %s", f.Message, f.Fix, found)
 		}
 	}
 	const bare = `{"preserveUnknownFields":true,"versions":[{"name":"v1","served":true,"storage":true}]}`

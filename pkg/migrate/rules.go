@@ -14,7 +14,7 @@ func Rules() []finding.Rule {
 			ID: "FUS300", Title: "A version or a CRD is removed", Severity: bad,
 			Why: "Clients of the version get 404. Deleting a CRD deletes all of its objects.",
 			Fix: "find the clients with fusionctl crd clients, stop serving the version first; fusionctl crd plan " +
-				"NAME --retire does both in order",
+				"NAME --retire OLD does both in order",
 		},
 		{
 			ID: "FUS301", Title: "A version is removed in which objects may be stored", Severity: bad,
