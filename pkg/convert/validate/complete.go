@@ -3,6 +3,7 @@ package validate
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -216,7 +217,7 @@ type validation struct {
 // judge validates an object: as the minor reads it, for it may lack what is left when a field is dropped.
 func (v *validation) judge(object *unstructured.Unstructured) (judgement, error) {
 	reading := v.converter.Read(object, v.minor)
-	read := reading.AsRead()
+	read := v.heeded(reading.AsRead())
 	errs, err := v.errors(read)
 	if v.minor >= kubever.Library && v.full || err != nil {
 		return judgement{refused: errs, reading: reading}, err
@@ -269,6 +270,28 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 		}
 	}
 	return j, nil
+}
+
+// heeded is an object without the annotations that 1.36 reads as fields and servers of the minor do not.
+func (v *validation) heeded(object *unstructured.Unstructured) *unstructured.Unstructured {
+	annotations := fields(fields(object.Object["metadata"])["annotations"])
+	if len(annotations) == 0 {
+		return object
+	}
+	kept := maps.Clone(annotations)
+	for _, row := range kubever.AnnotationsOf(object.GetKind()) {
+		if row.Field == "" && !row.Heeded.Has(v.minor) {
+			delete(kept, row.Name)
+		}
+	}
+	if len(kept) == len(annotations) {
+		return object
+	}
+	object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
+	metadata := maps.Clone(fields(object.Object["metadata"]))
+	metadata["annotations"] = kept
+	object.Object["metadata"] = metadata
+	return object
 }
 
 // lateValues are the values that servers of the minor do not know yet.

@@ -27,6 +27,10 @@ const (
 		"spec: {group: g.example, version: v1, names: {plural: xs, kind: X}%s}"
 )
 
+const behaving = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: a}\nspec: " +
+	"{maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}, behavior: {scaleDown: " +
+	"{stabilizationWindowSeconds: 3}}}"
+
 const scalingToZero = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: a}\nspec: " +
 	"{scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}, minReplicas: 0, maxReplicas: 1, metrics: " +
 	"[{type: External, external: {metric: {name: a}, target: {type: Value, value: 1}}}]}"
@@ -199,6 +203,8 @@ func TestComplete(t *testing.T) {
 				"spec.versions[0].schema.openAPIV3Schema.properties.metadata.type"},
 		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 1, protocol: SCTP}]}", to: "v1",
 			minor: 19},
+		{in: behaving, to: "autoscaling/v1", minor: 7}, // which does not heed the annotation
+		{in: behaving, to: "autoscaling/v1", minor: 18, want: "spec.behavior.scaleDown.policies: Required value"},
 		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 1, protocol: SCTP}]}", to: "v1",
 			minor: 18, want: `spec.ports[0].protocol: Invalid value: "SCTP": 1.18 does not accept the value, 1.19 does`},
 		{in: "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\n" +
