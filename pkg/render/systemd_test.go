@@ -272,6 +272,17 @@ func TestUnitsWriteOnlyWhereTheyMust(t *testing.T) {
 	}
 }
 
+// A percent sign in a path is none of systemd's specifiers.
+func TestPathsOfUnitsHaveNoSpecifiers(t *testing.T) {
+	p := handmade(36)
+	c := &p.Components[1]
+	c.Args = append(c.Args, plan.Arg{Name: "cert-dir", Value: "/var/run/100%h"})
+	unit, _ := renderUnit(t, p, c)
+	if got := unit["Service.ReadWritePaths"]; !slices.Contains(got, `"-/var/run/100%%h"`) {
+		t.Errorf("ReadWritePaths=%q", got)
+	}
+}
+
 func TestSandboxLeavesWhatAMountNeeds(t *testing.T) {
 	p := handmade(36)
 	c := &p.Components[1]
