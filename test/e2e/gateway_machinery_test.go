@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/pager"
 
@@ -472,6 +473,12 @@ func (m *machinery) definitionsOfBoth() {
 	})
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(m.client, 0, "default", nil)
 	informer := factory.ForResource(gvr).Informer()
+	lost := make(chan string, 100)
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) {
+		key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o)
+		lost <- fmt.Sprint(key, err)
+	}})
+	must(m.t, err)
 	stop := make(chan struct{})
 	defer factory.Shutdown()
 	defer close(stop)
@@ -488,6 +495,27 @@ func (m *machinery) definitionsOfBoth() {
 	has("of the modern side", "default/new")
 	serve(pair.Legacy, "old")
 	has("of both sides", "default/new", "default/old")
+	// A side that starts has no definitions in its discovery at first: its objects are not gone.
+	for _, side := range pair.Sides() {
+		m.RestartServer(side)
+		part := "during-" + string(side)
+		m.Eventually("a part of the "+string(side)+" side", func(ctx context.Context) error {
+			return m.admin[side].Call(ctx, http.MethodPost, objects, object{"apiVersion": "both.example.test/v1",
+				"kind": "Part", "metadata": object{"name": part}}, nil)
+		})
+		m.Eventually(part+" in the informer", func(context.Context) error {
+			if got := informer.GetStore().ListKeys(); !slices.Contains(got, "default/"+part) {
+				return fmt.Errorf("has %q", got)
+			}
+			return nil
+		})
+		if len(lost) > 0 {
+			m.t.Errorf("when the %s side starts again, an informer loses %s", side, <-lost)
+		}
+		m.must(side, http.MethodDelete, objects+"/"+part, nil)
+		has("of both sides", "default/new", "default/old")
+		<-lost // what was deleted
+	}
 	m.must(pair.Legacy, http.MethodDelete, at(pair.Legacy)+"/"+name, nil)
 	has("of the modern side again", "default/new")
 	serve(pair.Legacy, "older")

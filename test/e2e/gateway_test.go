@@ -241,6 +241,14 @@ spec:
 
 const deployments = "/apis/apps/v1/namespaces/default/deployments"
 
+// deploymentsOf is where each side has Deployments, whatever its version.
+func deploymentsOf(side pair.Side) string {
+	if side == pair.Legacy {
+		return "/apis/extensions/v1beta1/namespaces/default/deployments"
+	}
+	return deployments
+}
+
 // TestGatewayServesBothSides: kubectl of today and client-go work through the gateway with objects of both sides of a
 // real pair.
 func TestGatewayServesBothSides(t *testing.T) {
@@ -424,6 +432,7 @@ func TestGatewayConverts(t *testing.T) {
 				})
 			}
 			t.Run("helm", func(t *testing.T) { g.helm(t, native) })
+			t.Run("controller-runtime", func(t *testing.T) { g.manages(t) })
 			t.Run("informers of metadata", func(t *testing.T) { g.informsOfMetadata(t) })
 			t.Run("informers", func(t *testing.T) { g.informs(t) })
 			t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t, tc.legacy != "1.6.13") })
@@ -618,7 +627,7 @@ func (g *gatewayed) manages(t *testing.T) {
 	for side, name := range map[pair.Side]string{pair.Legacy: "old", pair.Modern: "new"} {
 		g.Eventually("the controller works on the "+string(side)+" side", func(ctx context.Context) error {
 			var d appsv1.Deployment
-			if err := g.admin[side].Call(ctx, http.MethodGet, deployments+"/"+name, nil, &d); err != nil {
+			if err := g.admin[side].Call(ctx, http.MethodGet, deploymentsOf(side)+"/"+name, nil, &d); err != nil {
 				return err
 			}
 			var made corev1.ConfigMap
@@ -683,11 +692,7 @@ func (g *gatewayed) informs(t *testing.T) {
 	}
 	label := func(side pair.Side, name, step string) {
 		t.Helper()
-		at := deployments + "/" + name
-		if side == pair.Legacy { // which every legacy side has
-			at = "/apis/extensions/v1beta1/namespaces/default/deployments/" + name
-		}
-		g.change(g.admin[side], at, func(d object) {
+		g.change(g.admin[side], deploymentsOf(side)+"/"+name, func(d object) {
 			d["metadata"].(map[string]any)["labels"].(map[string]any)["step"] = step
 		})
 	}
