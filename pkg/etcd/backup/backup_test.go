@@ -181,11 +181,11 @@ func TestSnapshotsStayInTheirDirectory(t *testing.T) {
 	w := newWorld(t)
 	w.Stores[0].Name = "../core"
 	if _, _, err := Save(t.Context(), w.Source, w.dir, 1, w.now); err == nil || !strings.Contains(err.Error(),
-		`store "../core"`) {
+		`store "../core": want a name`) {
 		t.Errorf("Save = %v", err)
 	}
-	if _, err := os.Lstat(filepath.Join(w.dir, "..", "core.db")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a snapshot outside: %v", err)
+	if _, err := os.Lstat(w.dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something was written: %v", err)
 	}
 }
 
