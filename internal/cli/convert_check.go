@@ -145,7 +145,7 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 			"")
 	case s.Objects == 0 && req.kubeconfig == "":
 		return usagef("%s: no object", strings.Join(req.files, ", "))
-	case s.Removed > 0 || req.failOn == "deprecated" && s.Deprecated > 0:
+	case s.Removed > 0 || req.failOn == "deprecated" && s.Deprecated+s.Off > 0:
 		return errAttention
 	}
 	return nil

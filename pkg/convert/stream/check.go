@@ -355,10 +355,13 @@ func (c *Check) verdictOf(gvk schema.GroupVersionKind) Verdict {
 		v.Status, v.Why = "removed", cmp.Or(s.Reason, "came after "+c.minor.String())
 	case s.Gone:
 		v.Status, v.Since, v.Why = "removed", s.Ended().String(), s.Reason
-	case s.Deprecated != 0 && s.Deprecated <= c.minor:
-		v.Status, v.Since = "deprecated", s.Deprecated.String()
 	case !s.Served:
 		v.Status, v.Why = "off", "served only with --runtime-config"
+		if s.Deprecated != 0 && s.Deprecated <= c.minor {
+			v.Why += ", and deprecated since " + s.Deprecated.String()
+		}
+	case s.Deprecated != 0 && s.Deprecated <= c.minor:
+		v.Status, v.Since = "deprecated", s.Deprecated.String()
 	}
 	if v.Status == "removed" || v.Status == "deprecated" || v.Status == "off" {
 		if replacement, ok := c.converter.Replacement(gvk, c.minor); ok {
@@ -408,7 +411,9 @@ func (c *Check) reached(release string) bool {
 // Concerns reports whether the release deprecates some version of the kind, or no longer has it.
 func (c *Check) Concerns(gvk schema.GroupVersionKind) bool {
 	for _, kind := range append(c.converter.Equivalents(gvk), gvk) {
-		if status := c.verdictOf(kind).Status; status == "removed" || status == "deprecated" {
+		deprecated := kubever.LifecycleOf(kind).Deprecated // also of what is off
+		if status := c.verdictOf(kind).Status; status == "removed" || status == "deprecated" ||
+			deprecated != 0 && deprecated <= c.minor {
 			return true
 		}
 	}

@@ -52,6 +52,10 @@ func TestCheckJudges(t *testing.T) {
 		{36, "apiVersion: autoscaling/v1\nkind: Scale", "autoscaling/v1 Scale ok"},
 		{15, "apiVersion: rbac.authorization.k8s.io/v1alpha1\nkind: Role",
 			"rbac.authorization.k8s.io/v1alpha1 Role off  rbac.authorization.k8s.io/v1 Role"},
+		{22, "apiVersion: rbac.authorization.k8s.io/v1alpha1\nkind: Role", // deprecated since 1.17, too
+			"rbac.authorization.k8s.io/v1alpha1 Role off  rbac.authorization.k8s.io/v1 Role"},
+		{36, "apiVersion: resource.k8s.io/v1beta1\nkind: DeviceClass",
+			"resource.k8s.io/v1beta1 DeviceClass off  resource.k8s.io/v1 DeviceClass"},
 		{36, "apiVersion: rbac.authorization.k8s.io/v1alpha1\nkind: Role",
 			"rbac.authorization.k8s.io/v1alpha1 Role removed 1.23 rbac.authorization.k8s.io/v1 Role"},
 		{36, "apiVersion: cert-manager.io/v1alpha2\nkind: Issuer",
