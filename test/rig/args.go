@@ -17,6 +17,7 @@ type arg struct {
 
 var (
 	since12 = kubever.Ranges{{From: 12, To: kubever.Newest}}
+	only12  = kubever.Ranges{{From: 12, To: 12}}
 	to9     = kubever.Ranges{{From: kubever.Oldest, To: 9}}
 )
 
@@ -54,6 +55,8 @@ func (r *Rig) APIServerArgs(minor kubever.Minor, etcd *Etcd) []string {
 		// an alpha feature before, and refused
 		{flag: "service-account-issuer", value: "https://kubernetes.default.svc", in: since12},
 		{flag: "service-account-signing-key-file", value: r.PKI.File("sa.key"), in: since12},
+		// 1.12 wants it beside these two; later versions take the issuer for it
+		{flag: "service-account-api-audiences", value: "https://kubernetes.default.svc", in: only12},
 		// Plugins that are on by default came with 1.10; before, these were what its documentation recommended.
 		{flag: "admission-control",
 			value: "NamespaceLifecycle,LimitRanger,ServiceAccount,DefaultStorageClass,ResourceQuota", in: to9},
