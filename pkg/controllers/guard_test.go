@@ -249,6 +249,19 @@ func TestFinalizersStayWhileAStoreHasForgotten(t *testing.T) {
 	}
 }
 
+// A request that waits for the rate limit is not sent when deletions were stopped meanwhile.
+func TestAStopCountsForRequestsThatWait(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.collector(Options{})
+	if err := c.mayChange(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.guard.stop("a test")
+	if err := c.mayChange(t.Context()); !errors.Is(err, errStopped) {
+		t.Errorf("mayChange = %v, want that deletions are stopped", err)
+	}
+}
+
 // While they are stopped nothing is deleted, changed or finalized, whoever wants to.
 func TestNothingIsChangedWhileStopped(t *testing.T) {
 	w := newWorld(t)
