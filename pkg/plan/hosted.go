@@ -28,10 +28,10 @@ const (
 	PodIP   = "POD_IP"
 )
 
-// BegunStores is the ConfigMap of a hosted plan in which the operator notes the stores that have begun, by name. A store
-// of one member reads its --initial-cluster-state there: one whose volume was lost would begin again with nothing, and
-// the kubelets of its nodes would end every pod; with "existing" it does not start. Members with peers are refused by
-// these, and would join with "existing", having forgotten what they voted for.
+// BegunStores is the ConfigMap of a hosted plan in which the operator notes the stores that have begun, by name. The
+// only member of a store reads its --initial-cluster-state there: when its volume was lost it would begin again with
+// nothing, and the kubelets of its nodes would end every pod; with "existing" it does not start. Members with peers are
+// refused by these, and would join with "existing", having forgotten what they voted for.
 const BegunStores = "fusionctl-stores"
 
 // ReadsBegunStores reports whether the component is a member that finds its --initial-cluster-state there.
