@@ -72,10 +72,7 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 	}
 	switch a.Kind {
 	case transition.StartUnit:
-		if err := systemctl(ctx, "daemon-reload"); err != nil {
-			return err
-		}
-		return systemctl(ctx, "enable", "--now", a.Unit)
+		return startUnit(ctx, a.Unit)
 	case transition.StopUnit:
 		if _, err := os.Stat("/etc/systemd/system/" + a.Unit); errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -117,6 +114,18 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return h.ByHand(a.Text)
 	}
 	return fmt.Errorf("action %q: not known", a.Kind)
+}
+
+// startUnit has a unit run by the files that are there now. One that runs already is started again: since it was stopped
+// a unit that wants it may have had it started, by the files of before, as a controller manager does that ends without
+// its API server.
+func startUnit(ctx context.Context, unit string) error {
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", unit}, {"restart", unit}} {
+		if err := systemctl(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func systemctl(ctx context.Context, args ...string) error {

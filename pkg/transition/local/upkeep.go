@@ -190,10 +190,8 @@ func (k *Keeper) Mend(ctx context.Context, host string, u *transition.Upkeep, fo
 	if u.Unit == "" || k.Host.Rehearsal != "" || !restart && !found.Stopped || len(problems) > 0 {
 		return done, errors.Join(problems...)
 	}
-	for _, args := range [][]string{{"daemon-reload"}, {"enable", u.Unit}, {"restart", u.Unit}} {
-		if err := systemctl(ctx, args...); err != nil {
-			return done, err
-		}
+	if err := startUnit(ctx, u.Unit); err != nil {
+		return done, err
 	}
 	return append(done, "restarted "+u.Unit), nil
 }
