@@ -4,10 +4,12 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/test/rig"
 )
 
 // agentUnit is where a machine has units that are none of the control plane's.
@@ -31,9 +34,11 @@ func (f *nodesPair) startAgent(m *management, plane string) {
 		"system:bootstrappers:fusionctl")
 	must(t, err)
 	f.install(bootstrap, "/etc/fusionctl/bootstrap.conf", "0600")
+	f.install(f.PKI.File("ca.crt"), "/etc/fusionctl/registries.crt", "0644")
 	n := f.nodes[0]
 	must(t, n.WriteFile(agentUnit, []byte("[Service]\nExecStart=/usr/local/bin/fusionctl agent --plane "+plane+
 		" --host "+n.Name+" --bootstrap-kubeconfig /etc/fusionctl/bootstrap.conf --interval 5s\nRestart=always\n"+
+		"Environment=SSL_CERT_FILE=/etc/fusionctl/registries.crt\n"+
 		"RestartSec=100ms\nStandardError=append:/var/log/fusionctl-agent.log\n"), 0o644))
 	f.run("systemctl", "daemon-reload")
 	f.run("systemctl", "start", "fusionctl-agent")
@@ -47,10 +52,34 @@ func (f *nodesPair) startAgent(m *management, plane string) {
 	})
 }
 
+// fromImage takes the program of the modern API server from the host, and serves an image that has it. It returns where
+// the program is to be, and what a spec says of it.
+func (f *nodesPair) fromImage() (program, lists string) {
+	t := f.t
+	t.Helper()
+	binary, err := rig.Binary(kubever.APIServer, kubever.Suggested)
+	must(t, err)
+	parts, err := render.Parts(f.Plan, render.Systemd)
+	must(t, err)
+	at := slices.IndexFunc(parts, func(p render.Part) bool {
+		return p.Component.Side == pair.Modern && p.Component.Kind == kubever.APIServer
+	})
+	program = parts[at].Program
+	f.run("rm", "-f", program)
+	const inside = "usr/local/bin/kube-apiserver"
+	image := f.ServeImage(rig.Image{Name: "programs", Files: map[string]string{inside: binary}})
+	data, err := os.ReadFile(binary)
+	must(t, err)
+	return program, fmt.Sprintf("  programs:\n  - {path: %s, sha256: %x, image: %q, file: /%s}\n", program,
+		sha256.Sum256(data), image, inside)
+}
+
 // statusOf reads the status of a control plane.
 func (m *management) statusOf(name string) (s api.Status) {
 	m.t.Helper()
-	must(m.t, json.Unmarshal([]byte(m.ok("", "get", "fcp", name, "-o", "jsonpath={.status}")), &s))
+	if text := m.ok("", "get", "fcp", name, "-o", "jsonpath={.status}"); text != "" { // the operator has not looked yet
+		must(m.t, json.Unmarshal([]byte(text), &s))
+	}
 	return s
 }
 
@@ -121,7 +150,9 @@ func TestAgentOnARealHost(t *testing.T) {
 		text, err := os.ReadFile(f.SpecFile)
 		must(t, err)
 		name, host := f.Plan.Name, f.nodes[0].Name
-		m.ok(string(text)+"  target: systemd\n  repair: Repair\n", "apply", "--server-side", "-f", "-")
+		program, lists := f.fromImage()
+		m.ok(string(text)+"  target: systemd\n  repair: Repair\n  backup: {schedule: \"* * * * *\", keep: 2, directory: "+
+			"/var/backups/fused}\n"+lists, "apply", "--server-side", "-f", "-")
 		m.awaits(name, ".status.conditions[?(@.type=='Degraded')].message", "has no agent yet")
 
 		f.startAgent(m, name)
@@ -190,6 +221,30 @@ func TestAgentOnARealHost(t *testing.T) {
 			t.Errorf("what was there is not kept: %s", out)
 		}
 
+		// A program that others replace comes from its image again; the stores are saved meanwhile.
+		was = f.run("sha256sum", program)
+		f.run("sh", "-c", "echo 'not a program' > "+program+".x && chmod 755 "+program+".x && mv "+program+".x "+program)
+		f.Eventually("the program is put back, and runs", func(ctx context.Context) error {
+			if is := f.run("sha256sum", program); is != was {
+				return fmt.Errorf("its digest is %s", is)
+			}
+			out, err := f.nodes[0].Run(ctx, "sh", "-c", "readlink /proc/$(systemctl show -P MainPID "+
+				"kube-apiserver-modern)/exe")
+			if err != nil || strings.TrimSpace(out) != program {
+				return fmt.Errorf("the unit runs %q, %v", out, err)
+			}
+			return nil
+		})
+		if out := f.run("sh", "-c", "cat $(dirname "+program+")/.kube-apiserver.*"); out != "not a program\n" {
+			t.Errorf("beside the program there is %q", out)
+		}
+		m.awaits(name, ".status.conditions[?(@.type=='Ready')].status", "True")
+		m.awaits(name, ".status.conditions[?(@.type=='BackedUp')].status", "True")
+		backup := f.run("sh", "-c", "ls /var/backups/fused/"+m.statusOf(name).Backup.Last.Name)
+		if backup != "backup.json\ncore.db\nmodern.db\n" && backup != "backup.json\netcd.db\nmodern.db\n" {
+			t.Errorf("the backup has %q", backup)
+		}
+
 		// An edit, and one whose server does not start.
 		edit := func(modern string) {
 			m.ok("", "patch", "fcp", name, "--type=merge", "-p", `{"spec":{"modern":`+modern+`}}`)
@@ -205,8 +260,10 @@ func TestAgentOnARealHost(t *testing.T) {
 		if s.Phase != api.Running {
 			t.Fatalf("%s: %s", s.Phase, messageOf(&s, api.ConditionProgressing))
 		}
-		if out := f.run("pgrep", "-af", "kube-apiserver.*--v=3"); out == "" {
-			t.Error("the modern API server runs without the new argument")
+		out := f.run("sh", "-c", "tr '\\0' ' ' < /proc/$(systemctl show -P MainPID kube-apiserver-modern)/cmdline")
+		if !strings.Contains(out, "--v=3 ") {
+			t.Errorf("the modern API server runs without the new argument: %s\n%s", out,
+				f.run("systemctl", "cat", "kube-apiserver-modern"))
 		}
 		good := s.Runs
 		o.kill()
@@ -215,7 +272,7 @@ func TestAgentOnARealHost(t *testing.T) {
 			file := "/opt/kubernetes/1.36.9/bin/" + program
 			must(t, f.nodes[0].WriteFile(file, []byte("#!/bin/sh\nexit 1\n"), 0o755))
 		}
-		edit(`{"version":"1.36.9"}`)
+		m.ok("", "patch", "fcp", name, "--type=merge", "-p", `{"spec":{"programs":[],"modern":{"version":"1.36.9"}}}`)
 		start := time.Now()
 		f.Eventually("the bad upgrade goes back", func(context.Context) error {
 			s = m.statusOf(name)
