@@ -151,8 +151,8 @@ func TestAgentOnARealHost(t *testing.T) {
 		must(t, err)
 		name, host := f.Plan.Name, f.nodes[0].Name
 		program, lists := f.fromImage()
-		m.ok(string(text)+"  target: systemd\n  repair: Repair\n  backup: {schedule: \"* * * * *\", keep: 2, directory: "+
-			"/var/backups/fused}\n"+lists, "apply", "--server-side", "-f", "-")
+		m.ok(string(text)+"  target: systemd\n  repair: Repair\n  backup: {schedule: \"* * * * *\", keep: 2, "+
+			"directory: /var/backups/fused}\n"+lists, "apply", "--server-side", "-f", "-")
 		m.awaits(name, ".status.conditions[?(@.type=='Degraded')].message", "has no agent yet")
 
 		f.startAgent(m, name)
@@ -223,7 +223,7 @@ func TestAgentOnARealHost(t *testing.T) {
 
 		// A program that others replace comes from its image again; the stores are saved meanwhile.
 		was = f.run("sha256sum", program)
-		f.run("sh", "-c", "echo 'not a program' > "+program+".x && chmod 755 "+program+".x && mv "+program+".x "+program)
+		f.run("sh", "-c", "cd $(dirname "+program+") && echo 'not a program' > x && chmod 755 x && mv x "+program)
 		f.Eventually("the program is put back, and runs", func(ctx context.Context) error {
 			if is := f.run("sha256sum", program); is != was {
 				return fmt.Errorf("its digest is %s", is)
