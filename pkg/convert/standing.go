@@ -422,7 +422,8 @@ func (c *Converter) unknownIn(gvk schema.GroupVersionKind, d difference, minor k
 	}
 	name, _ := d.at[len(d.at)-1].(string)
 	if name == "namespace" && d.in.typeName == "v1.TypedLocalObjectReference" {
-		return minor.String() + " does not know the field, and takes the reference for one to the object's own namespace"
+		return minor.String() +
+			" does not know the field, and takes the reference for one to the object's own namespace"
 	}
 	if gate, off := kubever.DisabledField(d.in.typeName, name, minor); off &&
 		kubever.FieldType(d.in.typeName, name, minor) != "" {

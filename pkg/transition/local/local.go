@@ -116,9 +116,9 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 	return fmt.Errorf("action %q: not known", a.Kind)
 }
 
-// startUnit has a unit run by the files that are there now. One that runs already is started again: since it was stopped
-// a unit that wants it may have had it started, by the files of before, as a controller manager does that ends without
-// its API server.
+// startUnit has a unit run by the files that are there now. One that runs already is started again: since it was
+// stopped, a unit that wants it may have had it started by the files of before, as a controller manager does that ends
+// without its API server.
 func startUnit(ctx context.Context, unit string) error {
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", unit}, {"restart", unit}} {
 		if err := systemctl(ctx, args...); err != nil {
