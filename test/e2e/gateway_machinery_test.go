@@ -439,8 +439,8 @@ func (m *machinery) definitions() {
 	})
 }
 
-// definitionsOfBoth: an informer of custom resources of the modern side has those of the legacy side, too, when that
-// gets their definition, and has them no more when it is deleted there.
+// definitionsOfBoth: an informer of custom resources of one side has those of the other side, too, when that gets their
+// definition, and has them no more when it is deleted there.
 func (m *machinery) definitionsOfBoth() {
 	gvr := schema.GroupVersionResource{Group: "both.example.test", Version: "v1", Resource: "parts"}
 	name := gvr.GroupResource().String()
@@ -516,13 +516,14 @@ func (m *machinery) definitionsOfBoth() {
 		has("of both sides", "default/new", "default/old")
 		<-lost // what was deleted
 	}
-	m.must(pair.Legacy, http.MethodDelete, at(pair.Legacy)+"/"+name, nil)
-	has("of the modern side again", "default/new")
-	serve(pair.Legacy, "older")
-	has("of both sides again", "default/new", "default/older")
+	// A definition comes again on the modern side alone: on 1.15 requests may hang for minutes then.
 	m.must(pair.Modern, http.MethodDelete, at(pair.Modern)+"/"+name, nil)
-	has("of the legacy side", "default/older")
+	has("of the legacy side", "default/old")
+	serve(pair.Modern, "newer")
+	has("of both sides again", "default/newer", "default/old")
 	m.must(pair.Legacy, http.MethodDelete, at(pair.Legacy)+"/"+name, nil)
+	has("of the modern side again", "default/newer")
+	m.must(pair.Modern, http.MethodDelete, at(pair.Modern)+"/"+name, nil)
 }
 
 // discovers: discovery.go and aggregated_discovery.go: each group has a preferred version that it serves, each version

@@ -388,6 +388,8 @@ func TestHostedOnRealNodes(t *testing.T) {
 		h.creates(three, "later")
 		h.wentBack(one)
 		h.losesMembers()
+		h.ok("", "patch", "fcp", "hosted", "--type=merge", "-p", `{"spec":{"deletionPolicy":"Delete"}}`)
+		h.deletes("hosted") // its servers start again and again without their store
 		h.deletes("members")
 		h.restores(backup)
 		provedOnNodes(t, "1.15.12", "1.36.3",
