@@ -366,8 +366,8 @@ func (h *hostedRig) has(users map[pair.Side]*rig.Client, names ...string) {
 // TestHostedOnRealNodes: in a management cluster with a node, two objects become control planes, one of them with three
 // pods of everything. Clients of both sides use them; an edit of the modern version upgrades them, also over minors;
 // an impossible one is refused, and one that does not start goes back by itself. Pods and Secrets that are lost come
-// back, and members that lost their volumes are reported. The operator is killed on the way. On request, a control plane
-// that was deleted comes back from its backup: three servers of everything start once more.
+// back, and members that lost their volumes are reported. The operator is killed on the way. On request, a control
+// plane that was deleted comes back from its backup: three servers of everything start once more.
 func TestHostedOnRealNodes(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
