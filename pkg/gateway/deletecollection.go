@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -25,11 +27,21 @@ func (b *both) deleteCollection(w http.ResponseWriter) error {
 			return badRequest("deletecollection of what both sides have is not served with %s", name)
 		}
 	}
-	names, ask, _, err := b.parts("application/json")
+	body, kind, err := b.readBody(w, b.r, b.exchange, b.memory)
 	if err != nil {
 		return err
 	}
-	body, kind, err := b.readBody(w, b.r, b.exchange, b.memory)
+	if len(body) == 0 { // of a collection, sides before 1.12 read no options in the query
+		b.query = maps.Clone(b.query)
+		options, err := client.OptionsOfDeletion(b.query, true)
+		if err == nil && len(options) > 0 {
+			body, err = json.Marshal(options)
+		}
+		if err != nil {
+			return badRequest("%v", err)
+		}
+	}
+	names, ask, _, err := b.parts("application/json")
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,16 @@ func TestCollectionsAreDeletedOnBothSides(t *testing.T) {
 		t.Errorf("the review: %s", body)
 	}
 
+	// Without a body the options are in the query, where sides before 1.12 do not look for them.
+	x.wants("DELETE", collection+"?labelSelector=app%3Da&propagationPolicy=Orphan", "", http.StatusOK, `"Success"`)
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		if r, body := side.last(collection); r.URL.RawQuery != "labelSelector=app%3Da" ||
+			body != `{"propagationPolicy":"Orphan"}` {
+			t.Errorf("a side is asked for %s with %s", r.URL, body)
+		}
+	}
+	x.wants("DELETE", collection+"?gracePeriodSeconds=soon", "", http.StatusBadRequest, "soon")
+
 	// What fails on the first side is not done on the second; what fails on the second says what was done before.
 	n := x.modern.deletions()
 	x.legacy.say("DELETE "+collection, http.StatusConflict, `{"kind":"Status","status":"Failure","message":"no"}`)

@@ -387,6 +387,56 @@ func TestDeletionMeansWhatTheAskedVersionMeans(t *testing.T) {
 	}
 }
 
+// Servers read the options of a deletion in its query only when there is no body: what is said there is not lost by the
+// body that the request gets, or dependents that were to stay are deleted, and a dry run deletes.
+func TestOptionsOfADeletionInItsQuery(t *testing.T) {
+	for query, want := range map[string]string{
+		"propagationPolicy=Orphan": `{"propagationPolicy":"Orphan"}`,
+		"orphanDependents=true":    `{"orphanDependents":true}`,
+		"dryRun=All&gracePeriodSeconds=5&uid=u&pretty=true": `{"dryRun":["All"],"gracePeriodSeconds":5,` +
+			`"preconditions":{"uid":"u"},"propagationPolicy":"Orphan"}`,
+	} {
+		f := newFakeServer(t, 36)
+		f.put("/apis/apps/v1/namespaces/shop/deployments/web", strings.Replace(webText, "apps/v1beta1", "apps/v1", 1))
+		config := f.config(Options{})
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(query string) int {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete,
+				f.URL+"/apis/extensions/v1beta1/namespaces/shop/deployments/web?"+query, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			return response.StatusCode
+		}
+		if code := ask("gracePeriodSeconds=soon"); code != http.StatusBadRequest || len(f.sent()) > 0 {
+			t.Errorf("a grace period that is none: %d, want 400 and no request", code)
+		}
+		if code := ask(query); code != http.StatusOK {
+			t.Fatalf("%s: %d", query, code)
+		}
+		var got map[string]any
+		if err := json.Unmarshal([]byte(f.bodies[len(f.bodies)-1]), &got); err != nil {
+			t.Fatal(err)
+		}
+		delete(got, "apiVersion")
+		delete(got, "kind")
+		if text, err := json.Marshal(got); err != nil || string(text) != want {
+			t.Errorf("%s: sent %s, want %s", query, text, want)
+		}
+		if sent := f.sent(); strings.Contains(query, "pretty") != strings.Contains(sent[0], "pretty=true") {
+			t.Errorf("%s: sent %s", query, sent)
+		}
+	}
+}
+
 func TestOldServersAreNotMisunderstood(t *testing.T) {
 	f := newFakeServer(t, 10)
 	const web = "/apis/apps/v1/namespaces/shop/deployments/web"

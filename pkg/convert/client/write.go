@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -507,19 +508,47 @@ func (c *call) remove() (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	query := c.req.URL.Query()
 	if options == nil {
-		options = map[string]any{}
+		if options, err = OptionsOfDeletion(query, c.about.name == ""); err != nil {
+			return c.status(apierrors.NewBadRequest(err.Error()))
+		}
 	}
 	if err := c.deletable(options); err != nil {
 		return nil, err
 	}
 	options["apiVersion"], options["kind"] = "v1", "DeleteOptions"
-	c.keepPropagation(options, c.req.URL.Query())
-	response, err := c.do(c.req.Context(), http.MethodDelete, c.served, c.req.URL.RawQuery, options)
+	c.keepPropagation(options)
+	response, err := c.do(c.req.Context(), http.MethodDelete, c.served, query.Encode(), options)
 	if err != nil {
 		return nil, err
 	}
 	return c.answered(response)
+}
+
+// OptionsOfDeletion takes the options of a deletion out of a query. API servers read them there when the request has no
+// body, and do not when it has one; those before 1.12 do not of a collection at all. A resource version is one of them
+// for an object, and that of the list for a collection.
+func OptionsOfDeletion(query url.Values, collection bool) (map[string]any, error) {
+	from := maps.Clone(query)
+	if collection {
+		from.Del("resourceVersion")
+	} else {
+		query.Del("resourceVersion")
+	}
+	var read metav1.DeleteOptions
+	if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&from, &read, nil); err != nil {
+		return nil, err
+	}
+	options, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&read)
+	if err != nil {
+		return nil, err
+	}
+	for name := range options {
+		query.Del(name)
+	}
+	query.Del("uid") // a precondition
+	return options, nil
 }
 
 // deletable refuses delete options that the server does not know: without them it would delete more, or more than once
@@ -548,9 +577,9 @@ var orphaning = []schema.GroupVersionKind{
 
 // keepPropagation says for the program what the asked version means by saying nothing, where the server's version means
 // something else.
-func (c *call) keepPropagation(options map[string]any, query url.Values) {
+func (c *call) keepPropagation(options map[string]any) {
 	for _, name := range []string{"propagationPolicy", "orphanDependents"} {
-		if options[name] != nil || query.Has(name) {
+		if options[name] != nil {
 			return
 		}
 	}
