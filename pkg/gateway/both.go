@@ -44,6 +44,9 @@ func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *exchange,
 	case discovery.Flag(b.query, "sendInitialEvents"):
 		// Each side ends its first events for itself: a client would take those of one side for all.
 		return invalid("sendInitialEvents is not served for what both sides have: list and watch")
+	case b.query.Has("shardSelector"):
+		// A side that does not know it, as most do not, would list, or delete, everything.
+		return invalid("shardSelector is not served for what both sides have")
 	case info.Verb == "watch":
 		return b.watch(w)
 	case info.Verb == "list":

@@ -52,6 +52,7 @@ func TestCollectionsAreDeletedOnBothSides(t *testing.T) {
 	x.modern.mayDelete("true")
 	x.wants("DELETE", collection+"?limit=1", "", http.StatusBadRequest, "limit")
 	x.wants("DELETE", collection+"?continue=x", "", http.StatusBadRequest, "continue")
+	x.wants("DELETE", collection+"?shardSelector=x", "", http.StatusUnprocessableEntity, "shardSelector")
 	x.wants("DELETE", collection, "{", http.StatusBadRequest, "")
 	x.isOld()
 	x.wants("DELETE", collection+"?dryRun=All", "", http.StatusBadRequest, "dryRun")
