@@ -147,6 +147,14 @@ type Reservation struct {
 // Reserve begins a reservation, of nothing. A nil budget has no bound.
 func (b *Budget) Reserve() *Reservation { return &Reservation{budget: b} }
 
+// Another begins another reservation of the same budget.
+func (r *Reservation) Another() *Reservation {
+	if r == nil {
+		return nil
+	}
+	return r.budget.Reserve()
+}
+
 // Grow reserves more bytes. It waits for other requests to end, but not for long: they may be waiting, too.
 // Errors: *RequestError: 413 for more than the whole budget, 503 when others hold it.
 func (r *Reservation) Grow(ctx context.Context, more int64) error {
@@ -160,11 +168,13 @@ func (r *Reservation) Grow(ctx context.Context, more int64) error {
 		return &RequestError{http.StatusRequestEntityTooLarge,
 			fmt.Errorf("the request takes more than %d bytes of memory", r.budget.limitBytes)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, waitingTime)
-	defer cancel()
-	if err := r.budget.free.Acquire(ctx, more); err != nil {
-		return &RequestError{http.StatusServiceUnavailable,
-			fmt.Errorf("other requests hold the %d bytes of memory", r.budget.limitBytes)}
+	if !r.budget.free.TryAcquire(more) {
+		ctx, cancel := context.WithTimeout(ctx, waitingTime)
+		defer cancel()
+		if err := r.budget.free.Acquire(ctx, more); err != nil {
+			return &RequestError{http.StatusServiceUnavailable,
+				fmt.Errorf("other requests hold the %d bytes of memory", r.budget.limitBytes)}
+		}
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -56,6 +56,11 @@ func (g *Gateway) conversion(c *exchange, row *routes.Row, name pair.Side,
 			return nil
 		},
 		OnRead: v.says, Kept: []string{hub.KeptAnnotation},
+		Hold: func() client.Holding {
+			held := &heldEvent{memory: memory, decoded: true}
+			c.took.end(held.End)
+			return held
+		},
 	})
 	return v
 }

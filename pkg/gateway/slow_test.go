@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubefusion/fusionctl/internal/webserver"
 )
 
 // ways are watches of each way in which they are served, with the path at the modern side, and the resource there.
@@ -206,4 +208,72 @@ func TestReplicasShareNothing(t *testing.T) {
 		t.Errorf("the second page, from another gateway: %s", text)
 	}
 	x.wants("GET", collection+"?watch=1&resourceVersion="+list.Metadata.ResourceVersion, "", http.StatusOK, "-since-7")
+}
+
+// A long event counts within the gateway's memory while it is held, and no longer: users may have thousands of watches,
+// and take each event slowly. One that has no room ends its watch.
+func TestLongEventsAreBoundedTogether(t *testing.T) {
+	for _, name := range []string{"merged", "converted"} {
+		way := ways[name]
+		for _, messages := range []bool{false, true} {
+			x := newFixture(t)
+			x.gateway.memory = webserver.NewBudget(4 << 20)
+			x.modern.page("GET "+way.at, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				for i := range 22 {
+					long := 10
+					switch {
+					case i == 21:
+						long = 1 << 20
+					case i%2 == 1:
+						long = 200 << 10
+					}
+					fmt.Fprintf(w, `{"type":"ADDED","object":`+way.object+"}\n", strings.Repeat("x", long))
+				}
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			})
+			x.legacy.page("GET "+way.at, func(w http.ResponseWriter, r *http.Request) {
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			})
+			var events *json.Decoder
+			if messages {
+				connection, err := x.dial(way.path + "?watch=1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { connection.Close() })
+				events = json.NewDecoder(connection)
+			} else {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+way.path+"?watch=1", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Test-Certificate", "alice")
+				response, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { response.Body.Close() })
+				events = json.NewDecoder(response.Body)
+			}
+			got := 0
+			for ; ; got++ {
+				var e wireEvent
+				if err := events.Decode(&e); err != nil {
+					break
+				}
+				if e.Type != "ADDED" {
+					t.Fatalf("%s: %s", e.Type, e.Object)
+				}
+			}
+			if got != 21 {
+				t.Errorf("%s, as messages %t: %d events, want 21: the last one has no room", name, messages, got)
+			}
+			if err := x.gateway.memory.Reserve().Grow(t.Context(), 4<<20); err != nil {
+				t.Errorf("%s, as messages %t: %v", name, messages, err)
+			}
+		}
+	}
 }

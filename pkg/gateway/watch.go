@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
@@ -105,12 +106,13 @@ func (b *both) watch(w http.ResponseWriter) error {
 	b.took.by(pair.Sides()...)
 	whole := slices.DeleteFunc(pair.Sides(), func(name pair.Side) bool { return !b.reduces(name, form) })
 	m := &merging{merger: merger{version: version, whole: whole}, end: cancel}
+	memory := b.memory
 	if r := b.r; asMessages(r) {
 		limit := b.eventTimeout
 		b.took.rest = func() {
 			sendMessages(w, r, limit, cancel, func(out io.Writer) {
 				m.encoder = json.NewEncoder(out)
-				m.merge(streams[pair.Legacy], streams[pair.Modern])
+				m.merge(streams[pair.Legacy], streams[pair.Modern], memory)
 			})
 		}
 		return nil
@@ -125,7 +127,7 @@ func (b *both) watch(w http.ResponseWriter) error {
 		return nil //nolint:nilerr // the client is gone
 	}
 	m.encoder = json.NewEncoder(timed{w, b.eventTimeout})
-	b.took.rest = func() { m.merge(streams[pair.Legacy], streams[pair.Modern]) }
+	b.took.rest = func() { m.merge(streams[pair.Legacy], streams[pair.Modern], memory) }
 	return nil
 }
 
@@ -140,10 +142,10 @@ type merging struct {
 }
 
 // merge returns when both watches have ended: either ends with the other.
-func (m *merging) merge(legacy, modern io.Reader) {
+func (m *merging) merge(legacy, modern io.Reader, memory *webserver.Reservation) {
 	var other sync.WaitGroup
-	other.Go(func() { m.read(pair.Legacy, legacy) })
-	m.read(pair.Modern, modern)
+	other.Go(func() { m.read(pair.Legacy, legacy, &heldEvent{memory: memory}) })
+	m.read(pair.Modern, modern, &heldEvent{memory: memory})
 	other.Wait()
 }
 
@@ -181,25 +183,80 @@ type wireEvent struct {
 }
 
 // read writes the events of a side. The end of its stream ends the whole watch.
-func (m *merging) read(name pair.Side, stream io.Reader) {
+func (m *merging) read(name pair.Side, stream io.Reader, held *heldEvent) {
 	defer m.stop()
-	limited := &frames{in: stream}
+	eachEvent(stream, held, func(read wireEvent, err error) bool {
+		return m.write(event{name, read, err})
+	})
+}
+
+// eachEvent takes the events of a stream one by one, while take reports that there are to be more, and what was wrong
+// with the last one.
+func eachEvent[T any](stream io.Reader, held *heldEvent, take func(T, error) bool) {
+	defer held.End()
+	limited := &frames{in: stream, held: held}
 	decoder := json.NewDecoder(limited)
 	for {
-		e := event{side: name}
+		var e T
 		limited.read = 0
-		err := decoder.Decode(&e.wireEvent)
+		err := decoder.Decode(&e)
 		if err != nil && !isGarbage(err) { // the stream has ended, or the connection is gone
 			return
 		}
-		e.err = err
-		if !m.write(e) || err != nil {
+		if !take(e, err) || err != nil {
 			return
 		}
+		held.End()
 		if limited.read > limitKeptBytes && !more(decoder) {
 			decoder = json.NewDecoder(limited)
 		}
 	}
+}
+
+// heldEvent is what is held of an event while it is read, made another one, and taken by the client, who may take half
+// a minute for it: a long one counts within the memory of the gateway. Two thousand watches hold one as often.
+type heldEvent struct {
+	memory  *webserver.Reservation // of whose budget it is
+	decoded bool                   // and not only text
+
+	own            *webserver.Reservation // nil for a short event
+	values         webserver.Values
+	read, reserved int64
+}
+
+const (
+	// eventCopies is about how many times the text of an event is held: as it is read, as an object, as that of another
+	// version or side, as it is written.
+	eventCopies = 8
+	// limitShortEvent is what is held of an event that does not count.
+	limitShortEvent = eventCopies * limitKeptBytes
+)
+
+// Take counts a piece of an event that was read. Errors: *webserver.RequestError.
+func (h *heldEvent) Take(text []byte) error {
+	h.read += int64(len(text))
+	if h.decoded {
+		h.values.Count(text)
+	}
+	needs := eventCopies*h.read + h.values.Bytes()
+	if needs <= max(limitShortEvent, h.reserved) {
+		return nil
+	}
+	if h.own == nil {
+		h.own = h.memory.Another()
+	}
+	more := max(needs-h.reserved, h.reserved/2) // not for each piece
+	if err := h.own.Grow(context.Background(), more); err != nil {
+		return err
+	}
+	h.reserved += more
+	return nil
+}
+
+// End lets go of the event.
+func (h *heldEvent) End() {
+	h.own.Release()
+	h.own, h.values, h.read, h.reserved = nil, webserver.Values{}, 0, 0
 }
 
 // limitKeptBytes is what a decoder of events keeps while it waits: it keeps what its largest event took.
@@ -224,6 +281,7 @@ var errLongEvent = fmt.Errorf("an event has more than %d bytes", limitBytes)
 type frames struct {
 	in   io.Reader
 	read int
+	held *heldEvent
 }
 
 func (f *frames) Read(p []byte) (int, error) {
@@ -232,6 +290,9 @@ func (f *frames) Read(p []byte) (int, error) {
 	}
 	n, err := f.in.Read(p)
 	f.read += n
+	if held := f.held.Take(p[:n]); held != nil {
+		return 0, held
+	}
 	return n, err
 }
 

@@ -1,9 +1,8 @@
 package gateway
 
 import (
-	"bufio"
 	"context"
-	"fmt"
+	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
@@ -90,13 +89,12 @@ func (g *Gateway) watchMessages(w http.ResponseWriter, r *http.Request, c *excha
 	c.took.by(name)
 	c.took.rest = func() {
 		sendMessages(w, r, g.eventTimeout, cancel, func(out io.Writer) {
-			events := bufio.NewScanner(response.Body)
-			events.Buffer(nil, limitBytes)
-			for events.Scan() {
-				if _, err := fmt.Fprintf(out, "%s\n", events.Bytes()); err != nil {
-					return
+			eachEvent(response.Body, &heldEvent{memory: memory}, func(e json.RawMessage, err error) bool {
+				if err == nil {
+					_, err = out.Write(append(e, '\n'))
 				}
-			}
+				return err == nil
+			})
 		})
 	}
 	return nil

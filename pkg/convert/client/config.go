@@ -43,6 +43,16 @@ type Options struct {
 	// Kept are annotations in which a conversion keeps for its way back what the asked version has no field for. A
 	// write that leaves one out, as that of a manifest does, leaves it as it is.
 	Kept []string
+	// Hold, when it is set, is told of what is held of an event of a watch. It is called once for each watch.
+	Hold func() Holding
+}
+
+// Holding bounds what is held of the events of a watch, one at a time.
+type Holding interface {
+	// Take is told of a piece of the text of an event when it has been read. Its error ends the watch.
+	Take(text []byte) error
+	// End is called when nothing of the event is held any more. It is not of one in the midst of which the watch is closed.
+	End()
 }
 
 // Transport converts what goes over next to the server that live negotiates with, as Config does. path is that of the

@@ -317,7 +317,11 @@ func (c *call) read() (*http.Response, error) {
 		return nil, err
 	}
 	if response.StatusCode == http.StatusOK && c.watches() {
-		response.Body = newEvents(response.Body, c.translate)
+		var holding Holding
+		if c.options.Hold != nil {
+			holding = c.options.Hold()
+		}
+		response.Body = newEvents(response.Body, holding, c.translate)
 		response.ContentLength = -1
 		response.Header.Del("Content-Length")
 		response.Header.Set("Content-Type", runtime.ContentTypeJSON)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,15 +18,16 @@ import (
 type events struct {
 	source    io.ReadCloser
 	bounded   *bounded
-	decoder   *json.Decoder
+	decoder   *json.Decoder // nil: it keeps what its longest event took, and is made anew
 	translate func(map[string]any) (map[string]any, error)
 	rest      []byte // of the converted event that is being read
 	err       error
 }
 
-func newEvents(source io.ReadCloser, translate func(map[string]any) (map[string]any, error)) *events {
-	b := &bounded{in: source}
-	return &events{source: source, bounded: b, decoder: json.NewDecoder(b), translate: translate}
+// newEvents converts the events of a watch. holding is told of what is held of each; nil for nobody.
+func newEvents(source io.ReadCloser, holding Holding,
+	translate func(map[string]any) (map[string]any, error)) *events {
+	return &events{source: source, bounded: &bounded{in: source, holding: holding}, translate: translate}
 }
 
 // limitEventBytes bounds what is read for one event: more than any API server stores of one object.
@@ -33,19 +35,46 @@ const limitEventBytes = 16 << 20
 
 // bounded ends a stream of which one event has too many bytes.
 type bounded struct {
-	in   io.Reader
-	read int
+	in      io.Reader
+	before  []byte // that was read already
+	read    int
+	holding Holding // nil for none
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
-	if b.read > limitEventBytes {
+	if len(b.before) == 0 && b.read > limitEventBytes {
 		return 0, fmt.Errorf("an event has more than %d bytes", limitEventBytes)
 	}
+	if len(b.before) > 0 {
+		n := copy(p, b.before)
+		b.before = b.before[n:]
+		return n, nil
+	}
 	n, err := b.in.Read(p)
-	b.read += n
+	if held := b.take(p[:n]); held != nil {
+		return 0, held
+	}
 	return n, err
 }
 
+// take counts what is read of an event.
+func (b *bounded) take(text []byte) error {
+	b.read += len(text)
+	if b.holding == nil {
+		return nil
+	}
+	return b.holding.Take(text)
+}
+
+// end is called when an event is gone.
+func (b *bounded) end() {
+	b.read = 0
+	if b.holding != nil {
+		b.holding.End()
+	}
+}
+
+// Close may come while something is read, so it lets nothing go: who holds does, when the watch is over.
 func (e *events) Close() error { return e.source.Close() }
 
 func (e *events) Read(p []byte) (int, error) {
@@ -53,11 +82,30 @@ func (e *events) Read(p []byte) (int, error) {
 		e.next()
 	}
 	n := copy(p, e.rest)
-	e.rest = e.rest[n:]
+	if e.rest = e.rest[n:]; len(e.rest) == 0 {
+		e.rest = nil
+		e.forget()
+	}
 	if n == 0 {
 		return 0, e.err
 	}
 	return n, nil
+}
+
+// limitKeptBytes is what is kept of an event while the next one is waited for.
+const limitKeptBytes = 4 << 10
+
+// forget lets go of an event that was read. What has come of the next one is kept, and counts as read.
+func (e *events) forget() {
+	long := e.bounded.read > limitKeptBytes
+	e.bounded.end()
+	if !long || e.decoder == nil || e.err != nil {
+		return
+	}
+	text, _ := io.ReadAll(e.decoder.Buffered()) // it is in memory
+	text = append(bytes.TrimLeft(text, "\n"), e.bounded.before...)
+	e.decoder, e.bounded.before = nil, text
+	e.err = e.bounded.take(text)
 }
 
 type event struct {
@@ -69,7 +117,9 @@ type event struct {
 // own trouble does: who watches must not take the object for absent.
 func (e *events) next() {
 	var read event
-	e.bounded.read = 0
+	if e.decoder == nil {
+		e.decoder = json.NewDecoder(e.bounded)
+	}
 	if err := e.decoder.Decode(&read); err != nil {
 		e.err = err
 		return
