@@ -6,7 +6,11 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,21 +79,16 @@ func (c *Converter) differing(in, out *unstructured.Unstructured, f *forms) (*Di
 		return nil, err
 	}
 	left, right := reflect.ValueOf(target).Elem(), reflect.ValueOf(after).Elem()
-	restore := r.alike(left, right)
-	was, is, err := unequal(out.Object, left, right)
-	restore()
-	if err != nil || was == nil {
-		return nil, err
+	var d defaults
+	if r.template != nil { // it has the same defaults in both versions, and was left out
+		d.skip = append(d.skip, reflect.TypeFor[corev1.PodSpec]())
 	}
 	if r.schema != nil {
-		was, is = dropSchemas(was), dropSchemas(is)
+		d.skip = append(d.skip, reflect.TypeFor[apiextensionsv1.JSONSchemaProps](),
+			reflect.TypeFor[apiextensionsv1beta1.JSONSchemaProps]())
 	}
-	d := defaults{}
-	d.labels(out.Object, was, is)
-	for _, name := range slices.Sorted(maps.Keys(was)) {
-		if name != "apiVersion" && name != "kind" && name != "metadata" && name != "status" {
-			d.field(name, out.Object, was, is)
-		}
+	if err := d.compare(out.Object, left, right); err != nil || d.fields == nil {
+		return nil, err
 	}
 	return &DifferingDefaults{from: from, to: to, fields: d.fields, said: left}, nil
 }
@@ -116,24 +115,6 @@ func (c *Converter) after(out *unstructured.Unstructured, r *route, f *forms) (a
 		f.target = after
 	}
 	return after, nil
-}
-
-// alike makes the specs of two pod templates the same, where both versions have one: they have the same defaults, and
-// one of them may have been left out. What it returns undoes that.
-func (r *route) alike(left, right reflect.Value) (restore func()) {
-	if r.template == nil {
-		return func() {}
-	}
-	for _, name := range append(r.template.clone(), "spec") {
-		left, right = fieldNamed(left, name.(string)), fieldNamed(right, name.(string))
-		if !left.IsValid() || !right.IsValid() {
-			return func() {}
-		}
-	}
-	spec := reflect.New(right.Type()).Elem()
-	spec.Set(right)
-	right.Set(left)
-	return func() { right.Set(spec) }
 }
 
 // fieldNamed is a field of a struct, or of what points to one, by its name in JSON; none where there is none.
@@ -266,29 +247,18 @@ func withoutPodSpec(object map[string]any, template path) map[string]any {
 type defaults struct {
 	at     path
 	fields []differingField
+	skip   []reflect.Type // what is in them differs in nothing that an object can leave out
 }
 
-// labels compares those of the object itself, which early workloads take from their template.
-func (d *defaults) labels(out, was, is map[string]any) {
-	metadata := object(out, "metadata")
-	if metadata == nil {
-		return
-	}
-	d.at = append(d.at, "metadata")
-	d.field("labels", metadata, object(was, "metadata"), object(is, "metadata"))
-	d.at = d.at[:len(d.at)-1]
-}
-
-// field compares a field of was and is, which the object may say itself. What claims in a StatefulSet are is said by no
-// version.
-func (d *defaults) field(name string, object, was, is map[string]any) {
+// field compares what a field was and is, which the object may say itself. What claims in a StatefulSet are is said by
+// no version.
+func (d *defaults) field(name string, object map[string]any, before, now any) {
 	if (name == "kind" || name == "apiVersion") && len(d.at) == 3 && d.at[1] == "volumeClaimTemplates" {
 		return
 	}
 	d.at = append(d.at, name)
 	defer func() { d.at = d.at[:len(d.at)-1] }()
 	said, given := object[name]
-	before, now := was[name], is[name]
 	if reflect.DeepEqual(before, now) {
 		return
 	}
@@ -341,7 +311,7 @@ func (d *defaults) object(said, was, is map[string]any) {
 		names[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		d.field(name, said, was, is)
+		d.field(name, said, was[name], is[name])
 	}
 }
 
@@ -349,6 +319,12 @@ func (d *defaults) object(said, was, is map[string]any) {
 func spelled(value any) string {
 	if value == nil {
 		return "nothing"
+	}
+	switch value := value.(type) {
+	case int64:
+		return strconv.FormatInt(value, 10)
+	case bool:
+		return strconv.FormatBool(value)
 	}
 	text, err := json.Marshal(value)
 	if err != nil {

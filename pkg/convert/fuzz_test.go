@@ -141,6 +141,89 @@ func TestReadersReadAlike(t *testing.T) {
 	}
 }
 
+// TestWritersWriteAlike: what is written of a Go value is what Kubernetes' own converter writes of it.
+func TestWritersWriteAlike(t *testing.T) {
+	s := newSpecimens(t, 11)
+	written := 0
+	for gvk := range s.c.hubs {
+		for range 10 {
+			typed, err := s.c.decode(s.of(t, gvk), gvk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours, err := writerOf(reflect.TypeOf(typed).Elem())(reflect.ValueOf(typed).Elem())
+			if err != nil {
+				continue
+			}
+			written++
+			if diff := cmp.Diff(any(theirs), ours); diff != "" {
+				t.Errorf("%s: written by Kubernetes, and by writers:\n%s", kindName(gvk), diff)
+			}
+		}
+	}
+	if want := len(s.c.hubs) * 9; written < want {
+		t.Errorf("%d objects were written, want at least %d", written, want)
+	}
+}
+
+// TestSamenessIsThatOfReflect: two objects are the same as reflect.DeepEqual says, and different when one differs.
+func TestSamenessIsThatOfReflect(t *testing.T) {
+	s := newSpecimens(t, 13)
+	same, different := 0, 0
+	for gvk := range s.c.hubs {
+		for n := range 20 {
+			object := s.of(t, gvk)
+			a, err := s.c.decode(object, gvk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n%2 == 1 {
+				thinned(rand.New(rand.NewSource(int64(n))), object)
+			}
+			b, err := s.c.decode(object, gvk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left, right := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+			want := reflect.DeepEqual(a, b)
+			if got := samenessOf(left.Type())(left, right); got != want {
+				t.Errorf("%s: the same: %t, want %t\n%s", kindName(gvk), got, want, cmp.Diff(a, b))
+			}
+			if want {
+				same++
+			} else {
+				different++
+			}
+		}
+	}
+	if same < 500 || different < 500 {
+		t.Errorf("%d were the same and %d different, want hundreds of both", same, different)
+	}
+}
+
+// thinned takes some fields out of an object.
+func thinned(chance *rand.Rand, object map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if chance.Intn(30) == 0 && name != "apiVersion" && name != "kind" {
+			delete(object, name)
+		}
+		switch inner := object[name].(type) {
+		case map[string]any:
+			thinned(chance, inner)
+		case []any:
+			for _, element := range inner {
+				if fields, ok := element.(map[string]any); ok {
+					thinned(chance, fields)
+				}
+			}
+		}
+	}
+}
+
 // disturb puts some values of other kinds into an object, and nothing into others.
 func disturb(chance *rand.Rand, object map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(object)) {

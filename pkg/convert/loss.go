@@ -29,7 +29,7 @@ func (p path) String() string {
 			b.WriteString("[" + strconv.Itoa(part) + "]")
 		case string:
 			switch {
-			case strings.ContainsAny(part, `./[]"`):
+			case isSpecial(part):
 				b.WriteString("[" + strconv.Quote(part) + "]")
 			case b.Len() > 0:
 				b.WriteString("." + part)
@@ -39,6 +39,17 @@ func (p path) String() string {
 		}
 	}
 	return b.String()
+}
+
+// isSpecial reports whether a name is put in quotes in a path.
+func isSpecial(name string) bool {
+	for i := range len(name) {
+		switch name[i] {
+		case '.', '/', '[', ']', '"':
+			return true
+		}
+	}
+	return false
 }
 
 func (p path) clone() path { return slices.Clone(p) }

@@ -177,7 +177,7 @@ func (c *Converter) throughHub(object map[string]any, from, to schema.GroupVersi
 	if err != nil {
 		return nil, &ContentError{from, err}
 	}
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(target)
+	return unstructuredOf(target)
 }
 
 func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKind, hub reflect.Type) (runtime.Object,
@@ -258,7 +258,7 @@ func (r *route) directly(in map[string]any, f *forms) (map[string]any, []differe
 	if err != nil {
 		return nil, nil, &ContentError{r.from, err}
 	}
-	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(target)
+	out, err := unstructuredOf(target)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -285,7 +285,7 @@ func (r *route) directly(in map[string]any, f *forms) (map[string]any, []differe
 		held = target.DeepCopyObject()
 	}
 	again, err := r.converter.throughTypes(target, r.from, r.hub)
-	if err == nil && (reflect.DeepEqual(again, kept) || // the same at once, as most are
+	if err == nil && (alike(again, kept) || // the same at once, as most are
 		equality.Semantic.DeepEqualWithNilDifferentFromEmpty(again, kept)) {
 		var i inspection
 		i.inspect(in, nil, r.source)

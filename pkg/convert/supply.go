@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -64,7 +63,7 @@ func (v *Conversion) defaultsOfResult() map[string]any {
 	if err != nil {
 		return nil
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	fields, err := unstructuredOf(typed)
 	if err != nil {
 		return nil
 	}

@@ -2,45 +2,190 @@ package convert
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// unequal writes what differs between two objects of one Go type as the maps that their JSON is, without their kinds,
-// their status and their metadata but for the labels; nil for both where nothing does. Of a list that is said as
-// long as both have it, elements that do not differ are nil. Writing objects whole and comparing the maps costs several
-// times as much.
-func unequal(said map[string]any, a, b reflect.Value) (left, right map[string]any, err error) {
-	for _, field := range fieldsOf(a.Type()) {
-		l, r := a.Field(field.index), b.Field(field.index)
-		switch {
-		case l.Type() == reflect.TypeFor[metav1.TypeMeta](), field.name == "status":
-			continue
-		case l.Type() == reflect.TypeFor[metav1.ObjectMeta]():
-			l, r = l.FieldByName("Labels"), r.FieldByName("Labels")
-			if same(l, r) {
-				continue
-			}
-			left, right = put(left, right, field.name, map[string]any{}, map[string]any{})
-			lm, rm := left[field.name].(map[string]any), right[field.name].(map[string]any)
-			if lm["labels"], err = valueOf(l); err == nil {
-				rm["labels"], err = valueOf(r)
-			}
+// compare adds the fields in which two objects of one Go type differ, beside what the object itself says: without their
+// kinds, their status and their metadata but for the labels. Only what differs is made into the maps that its JSON is.
+func (d *defaults) compare(said map[string]any, a, b reflect.Value) error {
+	for _, field := range comparedFields(a.Type()) {
+		var err error
+		switch field.name {
+		case "kind", "apiVersion", "status":
+		case "metadata":
+			err = d.labels(object(said, "metadata"), field.in(a), field.in(b))
 		default:
-			left, right, err = field.unequal(said, l, r, left, right)
+			err = d.differing(field, said, field.in(a), field.in(b))
 		}
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
-	return left, right, nil
+	return nil
 }
+
+// labels compares those of the object itself, which early workloads take from their template.
+func (d *defaults) labels(metadata map[string]any, a, b reflect.Value) error {
+	if metadata == nil {
+		return nil
+	}
+	for _, field := range comparedFields(a.Type()) {
+		if field.name == "labels" {
+			d.at = append(d.at, "metadata")
+			err := d.differing(field, metadata, field.in(a), field.in(b))
+			d.at = d.at[:len(d.at)-1]
+			return err
+		}
+	}
+	return nil
+}
+
+// differing adds what differs in a field of what is said; said is nil where nothing is.
+func (d *defaults) differing(field *comparedField, said map[string]any, a, b reflect.Value) error {
+	if field.element != nil { // a pointer to a struct
+		if a.UnsafePointer() == b.UnsafePointer() {
+			return nil
+		}
+		if !a.IsNil() && !b.IsNil() {
+			return d.within(field, field.element, said, a.Elem(), b.Elem())
+		}
+	} else if field.fields {
+		return d.within(field, a.Type(), said, a, b)
+	} else if field.same(a, b) {
+		return nil
+	}
+	if elements, _ := said[field.name].([]any); len(elements) > 0 && field.list && a.Len() == len(elements) &&
+		b.Len() == len(elements) {
+		d.at = append(d.at, field.name)
+		err := d.elements(elements, a, b)
+		d.at = d.at[:len(d.at)-1]
+		return err
+	}
+	before, err := field.written(a)
+	if err != nil {
+		return err
+	}
+	now, err := field.written(b)
+	if err != nil {
+		return err
+	}
+	d.field(field.name, said, before, now)
+	return nil
+}
+
+// within compares two structs that are a field, or that it points to.
+func (d *defaults) within(field *comparedField, of reflect.Type, said map[string]any, a, b reflect.Value) error {
+	if slices.Contains(d.skip, of) {
+		return nil
+	}
+	value := said[field.name]
+	inner, isObject := value.(map[string]any)
+	if value != nil && value != "" && !isObject { // servers default an empty word, too
+		return nil
+	}
+	d.at = append(d.at, field.name)
+	err := d.structs(inner, a, b)
+	d.at = d.at[:len(d.at)-1]
+	return err
+}
+
+// structs adds what differs in the fields of two structs.
+func (d *defaults) structs(said map[string]any, a, b reflect.Value) error {
+	for _, field := range comparedFields(a.Type()) {
+		if err := d.differing(field, said, field.in(a), field.in(b)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elements adds what differs in the elements of two lists that the object says.
+func (d *defaults) elements(said []any, a, b reflect.Value) error {
+	for i := range said {
+		element, ok := said[i].(map[string]any)
+		if !ok {
+			continue
+		}
+		d.at = append(d.at, i)
+		err := d.structs(element, a.Index(i), b.Index(i))
+		if d.at = d.at[:len(d.at)-1]; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// comparedField is a field of a struct, or of one that is embedded in it.
+type comparedField struct {
+	at        []int
+	name      string
+	omitEmpty bool
+	fields    bool         // it is a struct whose fields are compared
+	element   reflect.Type // of a pointer to such a struct
+	list      bool         // it is a list of such structs
+	same      sameness     // of others
+}
+
+func (f *comparedField) in(of reflect.Value) reflect.Value {
+	for _, i := range f.at {
+		of = of.Field(i)
+	}
+	return of
+}
+
+// written is the value of the field in JSON, nil where it is left out.
+func (f *comparedField) written(v reflect.Value) (any, error) {
+	if f.omitEmpty && isZero(v) {
+		return nil, nil
+	}
+	return valueOf(v)
+}
+
+var comparisons sync.Map // reflect.Type -> []*comparedField
+
+// comparedFields lists the fields of a struct by the names that they have in JSON, in the order of these; nil as
+// fieldsOf.
+func comparedFields(t reflect.Type) []*comparedField {
+	if known, ok := comparisons.Load(t); ok {
+		return known.([]*comparedField)
+	}
+	var fields []*comparedField
+	for _, field := range fieldsOf(t) {
+		of := t.Field(field.index).Type
+		if field.name == "" {
+			for _, inner := range comparedFields(of) {
+				embedded := *inner
+				embedded.at = append([]int{field.index}, inner.at...)
+				fields = append(fields, &embedded)
+			}
+			continue
+		}
+		compared := &comparedField{at: []int{field.index}, name: field.name, omitEmpty: field.omitEmpty}
+		switch {
+		case hasFields(of):
+			compared.fields = true
+		case of.Kind() == reflect.Pointer && hasFields(of.Elem()):
+			compared.element = of.Elem()
+		default:
+			compared.list = of.Kind() == reflect.Slice && hasFields(of.Elem())
+			compared.same = samenessOf(of)
+		}
+		fields = append(fields, compared)
+	}
+	slices.SortFunc(fields, func(a, b *comparedField) int { return strings.Compare(a.name, b.name) })
+	comparisons.Store(t, fields)
+	return fields
+}
+
+func hasFields(t reflect.Type) bool { return t.Kind() == reflect.Struct && fieldsOf(t) != nil }
 
 // jsonField is a field of a Go type, as its JSON names it.
 type jsonField struct {
@@ -75,97 +220,6 @@ func fieldsOf(t reflect.Type) []jsonField {
 	return fields
 }
 
-// unequal adds what differs in a field of what is said.
-func (f jsonField) unequal(said map[string]any, a, b reflect.Value, left, right map[string]any) (
-	_, _ map[string]any, err error) {
-	if areShared(a, b) {
-		return left, right, nil
-	}
-	omitA, omitB := f.omitEmpty && isZero(a), f.omitEmpty && isZero(b)
-	if a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil() && a.Elem().Kind() == reflect.Struct {
-		a, b = a.Elem(), b.Elem()
-	}
-	if a.Kind() == reflect.Struct && fieldsOf(a.Type()) != nil {
-		if f.name == "" {
-			return unequalFields(said, a, b, left, right)
-		}
-		l, r, err := unequalFields(object(said, f.name), a, b, nil, nil)
-		if err != nil || l == nil {
-			return left, right, err
-		}
-		left, right = put(left, right, f.name, l, r)
-		return left, right, nil
-	}
-	if same(a, b) {
-		return left, right, nil
-	}
-	var l, r any
-	if elements, _ := said[f.name].([]any); len(elements) > 0 && a.Kind() == reflect.Slice &&
-		a.Len() == len(elements) && b.Len() == len(elements) && a.Type().Elem().Kind() == reflect.Struct &&
-		fieldsOf(a.Type().Elem()) != nil {
-		l, r, err := unequalElements(elements, a, b)
-		if err != nil {
-			return nil, nil, err
-		}
-		left, right = put(left, right, f.name, l, r)
-		return left, right, nil
-	}
-	if !omitA {
-		if l, err = valueOf(a); err != nil {
-			return nil, nil, err
-		}
-	}
-	if !omitB {
-		if r, err = valueOf(b); err != nil {
-			return nil, nil, err
-		}
-	}
-	left, right = put(left, right, f.name, l, r)
-	return left, right, nil
-}
-
-// unequalFields adds what differs in the fields of two structs.
-func unequalFields(said map[string]any, a, b reflect.Value, left, right map[string]any) (
-	_, _ map[string]any, err error) {
-	for _, field := range fieldsOf(a.Type()) {
-		left, right, err = field.unequal(said, a.Field(field.index), b.Field(field.index), left, right)
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	return left, right, nil
-}
-
-// unequalElements is what differs in the elements of two lists.
-func unequalElements(said []any, a, b reflect.Value) (left, right []any, err error) {
-	left, right = make([]any, len(said)), make([]any, len(said))
-	for i := range said {
-		element, _ := said[i].(map[string]any)
-		l, r, err := unequalFields(element, a.Index(i), b.Index(i), nil, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		if l != nil {
-			left[i], right[i] = l, r
-		}
-	}
-	return left, right, nil
-}
-
-// put sets a field of both, where there is something to say.
-func put(left, right map[string]any, name string, l, r any) (map[string]any, map[string]any) {
-	if left == nil {
-		left, right = map[string]any{}, map[string]any{}
-	}
-	if l != nil {
-		left[name] = l
-	}
-	if r != nil {
-		right[name] = r
-	}
-	return left, right
-}
-
 // isZero reports whether a value is left out of JSON where it may be.
 func isZero(v reflect.Value) bool {
 	switch v.Kind() {
@@ -178,30 +232,118 @@ func isZero(v reflect.Value) bool {
 	}
 }
 
-// areShared reports whether two values of a kind that points elsewhere are one: the parts that versions share, and do
-// not default otherwise, are made so.
-func areShared(a, b reflect.Value) bool {
-	switch a.Kind() {
-	case reflect.Pointer, reflect.Map:
-		return a.UnsafePointer() == b.UnsafePointer()
+// A sameness is what reflect.DeepEqual says of two values of a type, in a fraction of the time: it knows beforehand what
+// the type has, and none of Kubernetes' types points back to where it came from.
+type sameness func(a, b reflect.Value) bool
+
+// alike reports whether two objects of one Go type are the same.
+func alike(a, b runtime.Object) bool {
+	return samenessOf(reflect.TypeOf(a).Elem())(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem())
+}
+
+var samenesses sync.Map // reflect.Type -> sameness
+
+func samenessOf(t reflect.Type) sameness {
+	if known, ok := samenesses.Load(t); ok {
+		return known.(sameness)
+	}
+	same := newSameness(t)
+	samenesses.Store(t, same)
+	return same
+}
+
+// lazySameness is that of a type, which may hold the type that is asked for it.
+func lazySameness(t reflect.Type) sameness {
+	find := sync.OnceValue(func() sameness { return samenessOf(t) })
+	return func(a, b reflect.Value) bool { return find()(a, b) }
+}
+
+func newSameness(t reflect.Type) sameness {
+	switch t.Kind() {
+	case reflect.Bool:
+		return func(a, b reflect.Value) bool { return a.Bool() == b.Bool() }
+	case reflect.String:
+		return func(a, b reflect.Value) bool { return a.String() == b.String() }
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return func(a, b reflect.Value) bool { return a.Int() == b.Int() }
+	case reflect.Pointer:
+		same := lazySameness(t.Elem())
+		return func(a, b reflect.Value) bool {
+			if a.IsNil() || b.IsNil() || a.UnsafePointer() == b.UnsafePointer() {
+				return a.UnsafePointer() == b.UnsafePointer()
+			}
+			return same(a.Elem(), b.Elem())
+		}
 	case reflect.Slice:
-		return a.Len() == b.Len() && a.UnsafePointer() == b.UnsafePointer()
+		return sameSlices(lazySameness(t.Elem()))
+	case reflect.Map:
+		if t == reflect.TypeFor[map[string]string]() {
+			return sameWords
+		}
+		return sameMaps(lazySameness(t.Elem()))
+	case reflect.Struct:
+		return sameStructs(t)
 	default:
-		return false
+		return deeply
 	}
 }
 
-func same(a, b reflect.Value) bool {
-	switch a.Kind() {
-	case reflect.Pointer:
-		if a.IsNil() || b.IsNil() {
-			return a.IsNil() && b.IsNil()
+func deeply(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.Interface()) }
+
+func sameSlices(same sameness) sameness {
+	return func(a, b reflect.Value) bool {
+		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
+			return false
 		}
-		return same(a.Elem(), b.Elem())
-	case reflect.Bool, reflect.String, reflect.Int, reflect.Int32, reflect.Int64:
-		return a.Equal(b)
-	default:
-		return reflect.DeepEqual(a.Interface(), b.Interface())
+		if a.UnsafePointer() == b.UnsafePointer() {
+			return true
+		}
+		for i := range a.Len() {
+			if !same(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func sameMaps(same sameness) sameness {
+	return func(a, b reflect.Value) bool {
+		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
+			return false
+		}
+		if a.UnsafePointer() == b.UnsafePointer() {
+			return true
+		}
+		for entries := a.MapRange(); entries.Next(); {
+			if other := b.MapIndex(entries.Key()); !other.IsValid() || !same(entries.Value(), other) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func sameWords(a, b reflect.Value) bool {
+	left, right := a.Interface().(map[string]string), b.Interface().(map[string]string)
+	return (left == nil) == (right == nil) && maps.Equal(left, right)
+}
+
+func sameStructs(t reflect.Type) sameness {
+	fields := make([]sameness, t.NumField())
+	for i := range fields {
+		if !t.Field(i).IsExported() {
+			return deeply
+		}
+		fields[i] = lazySameness(t.Field(i).Type)
+	}
+	return func(a, b reflect.Value) bool {
+		for i, same := range fields {
+			if !same(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
 	}
 }
 
@@ -232,6 +374,9 @@ func valueOf(v reflect.Value) (any, error) {
 		} else if ok {
 			return int64(value.IntVal), nil
 		}
+	}
+	if value, err := writerOf(v.Type())(v); err == nil {
+		return value, nil
 	}
 	text, err := json.Marshal(v.Interface())
 	if err != nil {
