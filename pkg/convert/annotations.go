@@ -250,12 +250,24 @@ func sameJSONValue(a, b any) bool {
 // safeSysctls are those that kubelets of 1.6 to 1.10 let every pod set.
 var safeSysctls = []string{"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies"}
 
+// limitAnnotated is how many objects an annotation may have in it: API servers store no more than 256 KiB of all
+// annotations of an object.
+const limitAnnotated = 10_000
+
+// tooMany reports whether JSON in a string has more objects than the 256 KiB of annotations that servers store can have.
+func tooMany(text string) bool { return strings.Count(text, "{") > 100_000 }
+
+var errManyAnnotated = fmt.Errorf("it has more than %d objects in it", limitAnnotated)
+
 // decodeForm reads the value of a field from an annotation; was is what the field says already.
 func decodeForm(form, text string, was any) (any, error) {
 	switch form {
 	case "text":
 		return text, nil
 	case "json", "volume-affinity":
+		if strings.Count(text, "{") > limitAnnotated {
+			return nil, errManyAnnotated
+		}
 		var value any
 		if err := json.Unmarshal([]byte(text), &value); err != nil {
 			return nil, err
@@ -298,13 +310,24 @@ func decodeForm(form, text string, was any) (any, error) {
 	case "sysctls", "unsafe-sysctls":
 		list, _ := was.([]any)
 		list = slices.Clone(list)
+		named := map[string]bool{}
+		for _, sysctl := range list {
+			of, _ := sysctl.(map[string]any)
+			if name, ok := of["name"].(string); ok {
+				named[name] = true
+			}
+		}
 		for word := range strings.SplitSeq(text, ",") {
 			name, value, ok := strings.Cut(word, "=")
 			if !ok || name == "" {
 				return nil, fmt.Errorf("want name=value,name=value")
 			}
-			if !slices.ContainsFunc(list, func(s any) bool { o, _ := s.(map[string]any); return o["name"] == name }) {
+			if !named[name] {
+				named[name] = true
 				list = append(list, map[string]any{"name": name, "value": value})
+			}
+			if len(list) > limitAnnotated {
+				return nil, errManyAnnotated
 			}
 		}
 		return list, nil
@@ -323,7 +346,8 @@ func encodeForm(form string, value any, minor kubever.Minor) (string, bool) {
 		text, err := json.Marshal(value)
 		return string(text), err == nil
 	case "volume-affinity":
-		required, ok := value.(map[string]any)["required"]
+		affinity, _ := value.(map[string]any)
+		required, ok := affinity["required"]
 		text, err := json.Marshal(map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": required})
 		return string(text), ok && err == nil
 	case "seccomp":
@@ -467,9 +491,10 @@ const metricsAnnotation = "autoscaling.alpha.kubernetes.io/metrics"
 func (s *speller) metrics(metadata map[string]any) {
 	text, ok := object(metadata, "annotations")[metricsAnnotation].(string)
 	var metrics []map[string]any
-	if !ok || json.Unmarshal([]byte(text), &metrics) != nil {
+	if !ok || tooMany(text) || json.Unmarshal([]byte(text), &metrics) != nil {
 		return
 	}
+	said := map[string]bool{}
 	for _, metric := range metrics {
 		for source, since := range map[string]struct {
 			kind  string
@@ -484,9 +509,10 @@ func (s *speller) metrics(metadata map[string]any) {
 				minors, what = kubever.Field("autoscaling.v2beta1."+source+"MetricSource", since.field),
 					"selectors of "+what
 			}
-			if metric["type"] != source || len(minors) == 0 || s.minor >= minors[0].From {
+			if metric["type"] != source || len(minors) == 0 || s.minor >= minors[0].From || said[what] {
 				continue
 			}
+			said[what] = true
 			s.lose(carrier{}, metricsAnnotation, text,
 				fmt.Sprintf("%s does not know %s, %s does", s.minor, what, minors[0].From))
 		}

@@ -119,7 +119,7 @@ func sameJSON(a, b any) bool {
 
 func decodedJSON(value any) (map[string]any, bool) {
 	text, ok := value.(string)
-	if !ok || !strings.HasPrefix(text, "{") {
+	if !ok || !strings.HasPrefix(text, "{") || tooMany(text) {
 		return nil, false
 	}
 	var object map[string]any

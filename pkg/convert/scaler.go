@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -138,6 +139,9 @@ func behaviorUp(scaler map[string]any) error {
 		return nil
 	}
 	var behavior map[string]any
+	if strings.Count(text, "{") > limitAnnotated {
+		return errors.New("metadata.annotations[" + behaviorAnnotation + "]: " + errManyAnnotated.Error())
+	}
 	if err := utiljson.Unmarshal([]byte(text), &behavior); err != nil {
 		return errors.New("metadata.annotations[" + behaviorAnnotation + "]: " + err.Error())
 	}

@@ -302,7 +302,8 @@ type RefusedValue struct {
 func (c *Converter) RefusedValues(object *unstructured.Unstructured, minor kubever.Minor) []RefusedValue {
 	r := refusing{minor: minor}
 	r.walk(object.Object, c.shapeIn(object.GroupVersionKind(), minor))
-	if text, ok := object.GetAnnotations()[metricsAnnotation]; ok && object.GetKind() == "HorizontalPodAutoscaler" {
+	if text, ok := object.GetAnnotations()[metricsAnnotation]; ok && object.GetKind() == "HorizontalPodAutoscaler" &&
+		!tooMany(text) {
 		var metrics []map[string]any
 		if json.Unmarshal([]byte(text), &metrics) == nil {
 			r.at = trailOf(path{"metadata", "annotations", metricsAnnotation})

@@ -149,6 +149,9 @@ func (c *call) holdsPatch(text []byte) error {
 	var losses []convert.Loss
 	for _, operation := range operations {
 		value := operation.Value
+		if strings.Count(operation.Path, "/") > 200 {
+			continue // no field is that deep
+		}
 		segments := strings.Split(operation.Path, "/")
 		for _, segment := range slices.Backward(segments[1:]) {
 			segment = strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)

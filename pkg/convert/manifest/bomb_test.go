@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // record is what Helm stores of a manifest.
@@ -19,6 +20,12 @@ func record(t *testing.T, text string) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return recordOf(t, release, map[string]any{"owner": "helm"})
+}
+
+// recordOf is a Secret with a record, which is packed.
+func recordOf(t *testing.T, release []byte, labels map[string]any) map[string]any {
+	t.Helper()
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := w.Write(release); err != nil {
@@ -28,7 +35,7 @@ func record(t *testing.T, text string) map[string]any {
 		t.Fatal(err)
 	}
 	helm := base64.StdEncoding.EncodeToString(packed.Bytes())
-	return map[string]any{"kind": "Secret", "metadata": map[string]any{"labels": map[string]any{"owner": "helm"}},
+	return map[string]any{"kind": "Secret", "metadata": map[string]any{"labels": labels},
 		"data": map[string]any{"release": base64.StdEncoding.EncodeToString([]byte(helm))}}
 }
 
@@ -95,6 +102,37 @@ func TestReleasesThatAreBombs(t *testing.T) {
 	}
 }
 
+// A record has as many hooks, and in Helm 2 as many manifests, as fit into it: none of them is copied for each other.
+func TestReleasesOfManyHooks(t *testing.T) {
+	const count = 2_000_000
+	field := func(number byte, text string) string { return string([]byte{number<<3 | 2, byte(len(text))}) + text }
+	helm2 := strings.Repeat(field(helm2Manifest, "a: b"), count/4) + field(helm2Manifest, "kind: Pod") +
+		strings.Repeat(field(helm2Hooks, field(helm2HookManifest, "")), count)
+	for name, object := range map[string]map[string]any{
+		"Helm 3": recordOf(t, []byte(`{"manifest":"kind: Pod","hooks":[`+strings.Repeat("{},", count-1)+"{}]}"),
+			map[string]any{"owner": "helm"}),
+		"Helm 2": recordOf(t, []byte(helm2), map[string]any{"OWNER": "TILLER"}),
+	} {
+		done := make(chan Release, 1)
+		go func() {
+			release, _, err := HelmRelease(object)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			done <- release
+		}()
+		select {
+		case release := <-done:
+			want := "kind: Pod" + strings.Repeat(documentBreak, count)
+			if string(release.Manifest) != want {
+				t.Errorf("%s: %d bytes that begin with %.20q", name, len(release.Manifest), release.Manifest)
+			}
+		case <-time.After(2 * time.Minute):
+			t.Errorf("%s: %d hooks are read for more than two minutes", name, count)
+		}
+	}
+}
+
 func BenchmarkReleasesThatAreBombs(b *testing.B) {
 	for name, text := range bombs() {
 		b.Run(name, func(b *testing.B) {
@@ -142,6 +180,30 @@ func TestObjectsOfManyObjectsAreRefused(t *testing.T) {
 					t.Errorf("%s of %d: %v", name, n, err)
 				}
 			}
+		}
+	}
+}
+
+// White space without end is handed over piece by piece.
+func TestBlankTextIsNotHeld(t *testing.T) {
+	for _, blank := range []string{"\n", " \t\n", "---\n"} {
+		var read int
+		var object bool
+		text := strings.Repeat(blank, 3*limitBlankBytes/len(blank)) + "kind: Pod\n"
+		for part, err := range Parts(strings.NewReader(text)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(part.Text) > limitBlankBytes+4 {
+				t.Errorf("%q: %d bytes at once", blank, len(part.Text))
+			}
+			read += len(part.Text)
+			if object = object || part.Object; object && part.Line != 1+strings.Count(text, "\n")-1 {
+				t.Errorf("%q: the object is in line %d", blank, part.Line)
+			}
+		}
+		if read != len(text) || !object {
+			t.Errorf("%q: %d bytes of %d, an object: %t", blank, read, len(text), object)
 		}
 	}
 }

@@ -94,13 +94,15 @@ func helm3Release(text []byte) (Release, error) {
 	if err := json.Unmarshal(text, &record); err != nil {
 		return Release{}, err
 	}
-	manifests := record.Manifest
+	manifests := []byte(record.Manifest) // which a million hooks are not copied for
 	for _, hook := range record.Hooks {
-		manifests += "\n---\n" + hook.Manifest
+		manifests = append(append(manifests, documentBreak...), hook.Manifest...)
 	}
 	return Release{Name: record.Name, Namespace: record.Namespace, Revision: record.Version, Status: record.Info.Status,
-		Manifest: []byte(manifests)}, nil
+		Manifest: manifests}, nil
 }
+
+const documentBreak = "\n---\n"
 
 // The fields of Helm 2's release message and of its hooks.
 const (
@@ -110,6 +112,7 @@ const (
 
 func helm2Release(message []byte) (Release, error) {
 	var release Release
+	var hooks []byte
 	err := fields(message, func(number protowire.Number, text []byte, value uint64) error {
 		switch number {
 		case helm2Name:
@@ -119,17 +122,18 @@ func helm2Release(message []byte) (Release, error) {
 		case helm2Version:
 			release.Revision = int(int32(value))
 		case helm2Manifest:
-			release.Manifest = append(text, release.Manifest...)
+			release.Manifest = text // of two the last one counts, as in every message
 		case helm2Hooks:
 			return fields(text, func(number protowire.Number, text []byte, _ uint64) error {
 				if number == helm2HookManifest {
-					release.Manifest = append(append(release.Manifest, "\n---\n"...), text...)
+					hooks = append(append(hooks, documentBreak...), text...)
 				}
 				return nil
 			})
 		}
 		return nil
 	})
+	release.Manifest = append(release.Manifest, hooks...)
 	return release, err
 }
 

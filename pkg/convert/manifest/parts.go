@@ -129,6 +129,9 @@ func (s *scanner) scan() error {
 				return err
 			}
 		}
+		if len(space) >= limitBlankBytes { // perhaps there is more
+			continue
+		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -150,10 +153,13 @@ func (s *scanner) scan() error {
 	}
 }
 
+// limitBlankBytes is how much white space is handed over at a time.
+const limitBlankBytes = 1 << 20
+
 // blank reads white space, and separators of YAML documents with nothing behind them.
 func (s *scanner) blank() ([]byte, error) {
 	var space []byte
-	for {
+	for len(space) < limitBlankBytes {
 		next, err := s.in.Peek(1)
 		if err != nil {
 			return space, err
@@ -187,6 +193,7 @@ func (s *scanner) blank() ([]byte, error) {
 			return space, nil
 		}
 	}
+	return space, nil
 }
 
 // indented reports whether the line that starts here is the first of an indented YAML document.
