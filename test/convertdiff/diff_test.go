@@ -29,14 +29,14 @@ const variants = 4
 
 // Objects with every field, those that k8s.io/api and k8s.io/apiextensions-apiserver keep for their tests, and parts of
 // them are converted for an old release, read by its types, written, and compared. FUSIONCTL_DIFF_MINORS=20,24-26 asks
-// other releases, from 1.15 on, of which there are modules.
+// other releases: those from 1.15 on, and those before that the rig has a folder of.
 func TestLossesAreThoseOfOldTypes(t *testing.T) {
 	c, err := convert.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	bases := goldens(t)
-	for _, minor := range parse(t, cmp.Or(os.Getenv("FUSIONCTL_DIFF_MINORS"), "15,17,22,29")) {
+	for _, minor := range parse(t, cmp.Or(os.Getenv("FUSIONCTL_DIFF_MINORS"), "6,10,12,15,17,22,29")) {
 		t.Run(minor.String(), func(t *testing.T) {
 			t.Parallel()
 			sent := objectsFor(t, c, minor, bases)
@@ -207,48 +207,122 @@ func readBy(t *testing.T, minor kubever.Minor, objects []*unstructured.Unstructu
 	return held
 }
 
-// writeProgram writes a program that has all types of a release: a module of its own, which nobody else gets.
+// writeProgram writes a program that has all types of a release: a module of its own, which nobody else gets. From 1.15
+// on the types are published as modules; before, they are in the sources of the server, which a folder of the rig knows
+// how to build.
 func writeProgram(t *testing.T, dir string, minor kubever.Minor) {
 	t.Helper()
-	version := "v0." + strings.TrimPrefix(kubever.Release(minor), "1.")
-	var imports, added, required strings.Builder
-	for name, folders := range map[string]string{
-		"k8s.io/api": "*/v*", "k8s.io/apiextensions-apiserver": "pkg/apis/apiextensions/v*", "k8s.io/apimachinery": "",
-	} {
-		fmt.Fprintf(&required, "\t%s %s\n", name, version)
-		if folders == "" {
-			continue
-		}
-		root := module(t, name+"@"+version)
-		files, err := filepath.Glob(filepath.Join(root, folders, "register.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s %s has no packages of types: %v", name, version, err)
-		}
-		for _, file := range files {
-			at, err := filepath.Rel(root, filepath.Dir(file))
-			if err != nil {
-				t.Fatal(err)
+	files := map[string]string{}
+	var roots map[string]string // of modules with types, by their paths
+	if minor >= 15 {
+		files["go.mod"], roots = publishedTypes(t, minor)
+	} else {
+		files["go.mod"], files["go.sum"], roots = typesOfRig(t, minor)
+	}
+	var imports, added strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(roots)) {
+		root := roots[name]
+		for _, folders := range foldersOfTypes[name] {
+			found, err := filepath.Glob(filepath.Join(root, folders, "register.go"))
+			if err != nil || len(found) == 0 {
+				t.Fatalf("%s of %s has no packages of types: %v", name, minor, err)
 			}
-			at = name + "/" + filepath.ToSlash(at)
-			alias := "p" + strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(at)
-			fmt.Fprintf(&imports, "\t%s %q\n", alias, at)
-			fmt.Fprintf(&added, "\t%s.AddToScheme,\n", alias)
+			for _, file := range found {
+				at, err := filepath.Rel(root, filepath.Dir(file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				at = name + "/" + filepath.ToSlash(at)
+				alias := "p" + strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(at)
+				fmt.Fprintf(&imports, "\t%s %q\n", alias, at)
+				fmt.Fprintf(&added, "\t%s.AddToScheme,\n", alias)
+			}
 		}
 	}
 	main, err := os.ReadFile("testdata/old.go.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{
-		"main.go": string(main),
-		"go.mod":  "module old\n\ngo 1.26.0\n\nrequire (\n" + required.String() + ")\n",
-		"packages.go": "package main\n\nimport (\n\t\"k8s.io/apimachinery/pkg/runtime\"\n" + imports.String() +
-			")\n\nvar packages = []func(*runtime.Scheme) error{\n" + added.String() + "}\n",
-	} {
+	files["main.go"] = string(main)
+	files["packages.go"] = "package main\n\nimport (\n\t\"k8s.io/apimachinery/pkg/runtime\"\n" + imports.String() +
+		")\n\nvar packages = []func(*runtime.Scheme) error{\n" + added.String() + "}\n"
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// foldersOfTypes are where modules have the types of what servers store.
+var foldersOfTypes = map[string][]string{
+	"k8s.io/api":                     {"*/v*"},
+	"k8s.io/apiextensions-apiserver": {"pkg/apis/apiextensions/v*"},
+	"k8s.io/kubernetes":              {"pkg/api/v1", "pkg/apis/*/v[1-9]*"}, // of 1.6
+}
+
+// publishedTypes are the modules of a release that has them, and its go.mod.
+func publishedTypes(t *testing.T, minor kubever.Minor) (goMod string, roots map[string]string) {
+	t.Helper()
+	version := "v0." + strings.TrimPrefix(kubever.Release(minor), "1.")
+	roots = map[string]string{}
+	goMod = "module old\n\ngo 1.26.0\n\nrequire (\n\tk8s.io/apimachinery " + version + "\n"
+	for _, name := range []string{"k8s.io/api", "k8s.io/apiextensions-apiserver"} {
+		goMod += "\t" + name + " " + version + "\n"
+		roots[name] = module(t, name+"@"+version)
+	}
+	return goMod + ")\n", roots
+}
+
+// typesOfRig are those of a release that the rig builds, with the modules that its servers are built of.
+func typesOfRig(t *testing.T, minor kubever.Minor) (goMod, goSum string, roots map[string]string) {
+	t.Helper()
+	const rig = "../rig"
+	folder := filepath.Join(rig, "kube-"+minor.String())
+	sources := exec.Command("go", "run", "./build", "-rig", ".", "-sources", minor.String())
+	sources.Dir = rig
+	if text, err := sources.CombinedOutput(); err != nil {
+		t.Fatalf("copying the sources of %s: %v\n%s", minor, err, text)
+	}
+	sums, err := os.ReadFile(filepath.Join(folder, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := exec.Command("go", "mod", "edit", "-json")
+	list.Dir = folder
+	text, err := list.Output()
+	if err != nil {
+		t.Fatalf("reading go.mod of %s: %v", folder, err)
+	}
+	type named struct{ Path, Version string }
+	var listed struct {
+		Go      string
+		Require []named
+		Replace []struct{ Old, New named }
+	}
+	if err := json.Unmarshal(text, &listed); err != nil {
+		t.Fatal(err)
+	}
+	roots = map[string]string{}
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "module old\n\ngo %s\n", listed.Go)
+	for _, r := range listed.Require {
+		fmt.Fprintf(&lines, "\nrequire %s %s\n", r.Path, r.Version)
+	}
+	for _, r := range listed.Replace {
+		if r.New.Version == "" {
+			if r.New.Path, err = filepath.Abs(filepath.Join(folder, r.New.Path)); err != nil {
+				t.Fatal(err)
+			}
+			if foldersOfTypes[r.Old.Path] != nil {
+				roots[r.Old.Path] = r.New.Path
+			}
+		}
+		fmt.Fprintf(&lines, "\nreplace %s => %s %s\n", r.Old.Path, r.New.Path, r.New.Version)
+	}
+	if roots["k8s.io/api"] != "" { // the server's own are others since then
+		delete(roots, "k8s.io/kubernetes")
+	}
+	return lines.String(), string(sums), roots
 }
 
 type differences struct {

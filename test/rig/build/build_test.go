@@ -218,6 +218,21 @@ func (o *output) String() string {
 	return o.buffer.String()
 }
 
+func TestSourcesAreCopiedAlone(t *testing.T) {
+	f := newFixture(t)
+	var out output
+	if got := copySources(t.Context(), f.rig, []string{"1.99"}, &out); got != 0 {
+		t.Fatalf("copySources = %d; printed:\n%s", got, out.String())
+	}
+	edited, err := os.ReadFile(filepath.Join(f.rig, ".build/kube-1.99/src/pkg/version/kind.go"))
+	if err != nil || !strings.Contains(string(edited), `"edited"`) {
+		t.Errorf("the copy has %q, %v; want the edited file", edited, err)
+	}
+	if built := f.binaries(); len(built) > 0 {
+		t.Errorf("built %v, want nothing", built)
+	}
+}
+
 func TestBuildMakesOnlyWhatIsMissing(t *testing.T) {
 	f := newFixture(t)
 	printed := f.run(0)

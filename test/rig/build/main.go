@@ -10,7 +10,9 @@
 // already, from the same description, is left alone. Before, Debian's packages that tests with nodes need are
 // installed.
 //
-//	go run ./test/rig/build [-rig DIR] [1.N | etcd-3.N ... | all]
+//	go run ./test/rig/build [-rig DIR] [-sources] [1.N | etcd-3.N ... | all]
+//
+// With -sources it makes the changed copies alone, for a program that imports the types of a release.
 //
 // It ends with 0 when everything is built, with 1 when a version did not build (the others are built nevertheless),
 // with 2 when the folders or the arguments cannot be read, and with 130 when it was interrupted.
@@ -39,15 +41,50 @@ const jobs = 2
 
 func main() {
 	rig := flag.String("rig", filepath.Join("test", "rig"), "the folder that holds kube-1.N and etcd-3.N")
+	sources := flag.Bool("sources", false, "make the changed copies of modules, and build nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	installPackages(ctx, os.Stderr)
-	code := run(ctx, *rig, flag.Args(), os.Stderr)
+	work := run
+	if *sources {
+		work = copySources
+	} else {
+		installPackages(ctx, os.Stderr)
+	}
+	code := work(ctx, *rig, flag.Args(), os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
+// run builds what is missing.
 func run(ctx context.Context, rig string, only []string, out io.Writer) int {
+	return alone(ctx, rig, only, out, func(versions []*version) error {
+		missing, err := missingOf(versions)
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		announce(out, missing)
+		return buildAll(ctx, missing, out)
+	})
+}
+
+// copySources makes the copies that building starts with.
+func copySources(ctx context.Context, rig string, only []string, out io.Writer) int {
+	return alone(ctx, rig, only, out, func(versions []*version) error {
+		for _, v := range versions {
+			key, err := v.key()
+			if err == nil {
+				err = v.prepare(ctx, key)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", v.folder, err)
+			}
+		}
+		return nil
+	})
+}
+
+// alone works on versions while no other process does on the same rig, and returns the exit code.
+func alone(ctx context.Context, rig string, only []string, out io.Writer, work func([]*version) error) int {
 	versions, err := readVersions(ctx, rig, only)
 	if err != nil {
 		fmt.Fprintf(out, "rig: %v\n", err)
@@ -58,15 +95,7 @@ func run(ctx context.Context, rig string, only []string, out io.Writer) int {
 		return failed(ctx, out, err)
 	}
 	defer unlock()
-	missing, err := missingOf(versions)
-	if err != nil {
-		return failed(ctx, out, err)
-	}
-	if len(missing) == 0 {
-		return 0
-	}
-	announce(out, missing)
-	if err := buildAll(ctx, missing, out); err != nil {
+	if err := work(versions); err != nil {
 		return failed(ctx, out, err)
 	}
 	return 0
