@@ -566,7 +566,7 @@ func (e *record) decoded(media string, body []byte, memory *webserver.Reservatio
 			return nil, errors.New("a message of protobuf of an unknown kind")
 		}
 		return json.Marshal(object.Object)
-	case runtime.ContentTypeCBOR, "application/apply-patch+cbor":
+	case runtime.ContentTypeCBOR, applyPatchCBOR:
 		var value any
 		if err := direct.Unmarshal(body, &value); err != nil {
 			return nil, errors.New("not CBOR")

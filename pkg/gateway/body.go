@@ -16,6 +16,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
@@ -23,7 +24,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
 
-const applyPatch = "application/apply-patch+yaml"
+const (
+	applyPatch     = "application/apply-patch+yaml"
+	applyPatchCBOR = "application/apply-patch+cbor"
+)
 
 // readBody reads the body of a request, as JSON. The kind is its content type.
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
@@ -57,6 +61,11 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 		if kind == "application/yaml" {
 			kind = "application/json"
 		}
+	case kind == applyPatchCBOR: // JSON is YAML, and every server that knows apply patches takes that
+		if body, err = cborToJSON(r.Context(), body, memory); err != nil {
+			return nil, "", err
+		}
+		kind = applyPatch
 	case kind == runtime.ContentTypeProtobuf:
 		if body, err = g.protobufToJSON(r.Context(), body, memory); err != nil {
 			return nil, "", err
@@ -174,6 +183,19 @@ func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation)
 		return nil, badRequest("%v", err)
 	}
 	return converted, nil
+}
+
+// cborToJSON reads a body of CBOR as API servers do.
+func cborToJSON(ctx context.Context, body []byte, memory *webserver.Reservation) ([]byte, error) {
+	const copies = 72 // of the message, as values of Go and as text: an empty map is a byte of it
+	if err := memory.Grow(ctx, copies*int64(len(body))); err != nil {
+		return nil, unread(err)
+	}
+	var value any
+	if err := direct.Unmarshal(body, &value); err != nil {
+		return nil, badRequest("the body is no CBOR: %v", err)
+	}
+	return json.Marshal(value)
 }
 
 // aliasIn is the line of the first alias; 0 for none.

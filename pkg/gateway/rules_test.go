@@ -320,3 +320,45 @@ spec:
     - drop: {hub: spec.new}
 `
 )
+
+// What is applied is converted field by field: what the rules keep in one annotation for all fields is refused.
+func TestAppliesOfCustomResources(t *testing.T) {
+	x, _, _ := pizzeria(t)
+	const v1, v1alpha1 = restaurant + "/v1" + pizzas, restaurant + "/v1alpha1" + pizzas
+	const patch, yaml = "Content-Type: application/apply-patch+yaml", "apiVersion: restaurant.example.com/v1alpha1\n" +
+		"kind: Pizza\nspec: "
+	x.legacy.say("GET "+v1alpha1+"/bianca", http.StatusNotFound, "{}")
+	x.modern.page("PATCH "+v1+"/bianca", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, strings.Replace(x.modern.body(r), `"spec"`,
+			`"metadata":{"name":"bianca","namespace":"a","uid":"u2","resourceVersion":"8","managedFields":[{"manager":"ci",
+			"operation":"Apply","apiVersion":"restaurant.example.com/v1"}]},"spec"`, 1))
+	})
+	// Owners of fields keep the version of their paths.
+	text := x.wants("PATCH", v1alpha1+"/bianca?fieldManager=ci&force=true", yaml+"{size: S}\n", http.StatusOK,
+		`"apiVersion":"restaurant.example.com/v1alpha1"`, patch)
+	for _, want := range []string{`"size":"S"`, `"m8"`, `"apiVersion":"restaurant.example.com/v1","manager":"ci"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	r, sent := x.modern.last(v1 + "/bianca")
+	if want := `{"apiVersion":"restaurant.example.com/v1","kind":"Pizza","spec":{"size":"Small"}}`; sent != want ||
+		r.Header.Get("Content-Type") != "application/apply-patch+yaml" ||
+		r.URL.RawQuery != "fieldManager=ci&force=true" {
+		t.Errorf("the side is sent %s %v %s, want %s", r.URL, r.Header, sent, want)
+	}
+	x.wants("PATCH", v1alpha1+"/bianca?fieldManager=ci", yaml+"{size: S, remark: hot}\n", http.StatusBadRequest,
+		hub.KeptAnnotation, patch)
+	x.wants("PATCH", v1alpha1+"/bianca?fieldManager=ci", yaml+"{size: XXL}\n", http.StatusUnprocessableEntity, "XXL",
+		patch)
+	x.wants("PATCH", v1alpha1+"/bianca?fieldManager=ci", yaml+"[]\n", http.StatusUnprocessableEntity, "spec", patch)
+	x.wants("PATCH", v1alpha1+"/bianca?fieldManager=ci", "\xff", http.StatusBadRequest, "CBOR",
+		"Content-Type: application/apply-patch+cbor")
+	// One that neither side has is created.
+	x.legacy.say("GET "+v1alpha1+"/fresh", http.StatusNotFound, "{}")
+	x.modern.say("GET "+v1+"/fresh", http.StatusNotFound, "{}")
+	x.modern.say("PATCH "+v1+"/fresh", http.StatusCreated, `{"kind":"Pizza","apiVersion":"restaurant.example.com/v1",
+		"metadata":{"name":"fresh","namespace":"a","uid":"u3","resourceVersion":"9"},"spec":{"size":"Small"}}`)
+	x.wants("PATCH", v1alpha1+"/fresh?fieldManager=ci", yaml+"{size: S}\n", http.StatusCreated, `"size":"S"`, patch)
+}

@@ -51,6 +51,7 @@ const gatewayAccess = access +
   - {subjects: [{kind: Group, name: developers}], nonResourcePaths: ["*"], readOnly: true}
   - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [events, nodes]}
   - {subjects: [{kind: Group, name: developers}], apiGroups: [coordination.k8s.io], resources: [leases]}
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [autoscaling, networking.k8s.io, policy], resources: [horizontalpodautoscalers, ingresses, poddisruptionbudgets]}
   - {subjects: [{kind: Group, name: developers}], apiGroups: [restaurant.example.com], resources: ["*"]}
 `
 
@@ -72,8 +73,9 @@ var gatewayRules = map[string][]object{
 			"verbs": []string{"get"}},
 	},
 	"developers": {
-		{"apiGroups": []string{"", "apps", "batch", "extensions", "coordination.k8s.io",
-			"restaurant.example.com"}, "resources": []string{"*"}, "verbs": []string{"*"}},
+		{"apiGroups": []string{"", "apps", "autoscaling", "batch", "coordination.k8s.io", "extensions",
+			"networking.k8s.io", "policy", "restaurant.example.com"},
+			"resources": []string{"*"}, "verbs": []string{"*"}},
 		{"nonResourceURLs": []string{"*"}, "verbs": []string{"get"}},
 	},
 }
@@ -269,6 +271,7 @@ func TestGatewayServesBothSides(t *testing.T) {
 	for _, kubectl := range kubectls {
 		t.Run("kubectl "+kubectl.String(), func(t *testing.T) { g.with(t, kubectl).worksOnBothSides(t) })
 	}
+	t.Run("server-side apply", func(t *testing.T) { g.applies(t) })
 	t.Run("custom resources", func(t *testing.T) { g.customResources(t) })
 	t.Run("controller-runtime", func(t *testing.T) { g.manages(t) })
 	t.Run("informers", func(t *testing.T) { g.informs(t) })

@@ -126,7 +126,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if of, gv := sent["apiVersion"], about.GroupVersion.String(); r.Method != http.MethodDelete &&
-			about.subresource != "eviction" && of != gv {
+			about.subresource != "eviction" && about.subresource != "scale" && of != gv {
 			f.fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, about,
 				fmt.Sprintf("the API version in the data (%v) does not match the expected API version (%s)", of, gv))
 			return
@@ -146,6 +146,12 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.answer(w, http.StatusCreated, sent)
 	case about.name == "" && r.Method == http.MethodGet:
 		f.list(w, r, about)
+	case r.Method == http.MethodPatch && strings.HasPrefix(r.Header.Get("Content-Type"), "application/apply-patch"):
+		code := http.StatusOK
+		if object == nil {
+			code = http.StatusCreated
+		}
+		f.answer(w, code, sent) // what is applied: merging it is for real servers
 	case object == nil:
 		f.fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, about,
 			fmt.Sprintf("%s %q not found", about.groupResource(), about.name))

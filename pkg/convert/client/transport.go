@@ -172,13 +172,6 @@ func (c *call) refuse() (*http.Response, error) {
 				fmt.Sprintf("server-side apply: %s does not have it; update the object, or send a merge patch",
 					c.server.Name), 0, false))
 		}
-		if c.answer.Verdict == negotiate.Convert {
-			return c.status(apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "apply",
-				c.about.groupResource(), c.about.name,
-				fmt.Sprintf("server-side apply: the server keeps the owners of fields in %s, and a part of an object "+
-					"does not convert; apply it as %s, update the object, or send a merge patch",
-					c.answer.As.GroupVersion(), c.answer.As.GroupVersion()), 0, false))
-		}
 	}
 	return nil, nil
 }
@@ -223,6 +216,9 @@ func (c *call) converted() (*http.Response, error) {
 	case http.MethodPut:
 		return c.update()
 	case http.MethodPatch:
+		if isApply(c.req) {
+			return c.apply()
+		}
 		return c.patch()
 	case http.MethodDelete:
 		return c.remove()
@@ -274,6 +270,12 @@ func (c *call) bodyText() ([]byte, error) {
 // do sends a request to the place where the server has the resource.
 func (c *call) do(ctx context.Context, method string, at target, query string, body map[string]any) (*http.Response,
 	error) {
+	return c.doAs(ctx, method, at, query, runtime.ContentTypeJSON, body)
+}
+
+// doAs is do with a body of a content type, which JSON can be.
+func (c *call) doAs(ctx context.Context, method string, at target, query, contentType string, body map[string]any) (
+	*http.Response, error) {
 	req := c.req.Clone(ctx)
 	req.Method = method
 	req.URL = at.onURL(c.req.URL)
@@ -286,7 +288,7 @@ func (c *call) do(ctx context.Context, method string, at target, query string, b
 		if err != nil {
 			return nil, fmt.Errorf("%s: writing the body: %w", c.request(), err)
 		}
-		req.Header.Set("Content-Type", runtime.ContentTypeJSON)
+		req.Header.Set("Content-Type", contentType)
 		req.Body = io.NopCloser(bytes.NewReader(text))
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
 		req.ContentLength = int64(len(text))

@@ -43,7 +43,8 @@ func (c *call) convert(object map[string]any, to schema.GroupVersionKind) (map[s
 	return out.Object, losses, nil
 }
 
-// outgoing converts what the program writes to what the server takes.
+// outgoing converts what the program writes to what the server takes, with what the server's version requires and the
+// asked one defaults, such as the selector of a workload.
 // Errors: *LossError, unless losses are allowed.
 func (c *call) outgoing(object map[string]any) (map[string]any, error) {
 	from := kindOf(object)
@@ -61,10 +62,15 @@ func (c *call) outgoing(object map[string]any) (map[string]any, error) {
 	case from.Kind == "Eviction" && c.about.subresource == "eviction":
 		to = evictionKind(c.server)
 	}
-	converted, losses, err := c.convert(object, to)
+	conversion, err := c.converter.Begin(&unstructured.Unstructured{Object: object}, to)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.request(), err)
 	}
+	conversion.Own()
+	if c.server.Minor.Known() {
+		conversion.WriteRequired(c.server.Minor)
+	}
+	converted, losses := conversion.Out.Object, conversion.Losses
 	return converted, c.lost(from, to, object, append(losses, knownFields.unknown(converted, to, c.server)...))
 }
 
@@ -393,11 +399,7 @@ func (c *call) patch() (*http.Response, error) {
 		return nil, err
 	}
 	return c.write(false, func(current map[string]any) (map[string]any, error) {
-		kind := c.answer.Asked
-		if c.about.subresource == "scale" {
-			kind = kubever.ScaleKind(c.about.GroupVersion)
-		}
-		before, _, err := c.convert(current, kind)
+		before, _, err := c.convert(current, c.kind())
 		if err != nil {
 			return nil, fmt.Errorf("%s: converting the object: %w", c.request(), err)
 		}
@@ -422,11 +424,7 @@ func (c *call) patch() (*http.Response, error) {
 // patcher is a patch as a function. Errors: those that a server answers to a patch that cannot be read or does not
 // apply.
 func (c *call) patcher(kind types.PatchType, text []byte) (func(map[string]any) (map[string]any, error), error) {
-	gvk := c.answer.Asked
-	if c.about.subresource == "scale" {
-		gvk = kubever.ScaleKind(c.about.GroupVersion)
-	}
-	return Patcher(kind, text, gvk, c.about.groupResource(), c.about.name)
+	return Patcher(kind, text, c.kind(), c.about.groupResource(), c.about.name)
 }
 
 // What a patch may have, and what all copies of a JSON patch together, as for API servers. Thirty copies of a thing and

@@ -1,0 +1,324 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// apply carries out a server-side apply. The server merges it, in its own version: what the program says of the object
+// is converted, and nothing is added that the manager would own then, but for what the server's version requires and
+// the asked one defaults. Entries of managedFields stay as the server has them, each in the version that it names:
+// paths of one version are no paths of another.
+func (c *call) apply() (*http.Response, error) {
+	part, err := c.part()
+	if err != nil {
+		status := &apierrors.StatusError{}
+		if errors.As(err, &status) {
+			return c.status(status)
+		}
+		return nil, err
+	}
+	out, response, err := c.outgoingPart(part)
+	if response != nil || err != nil {
+		return response, err
+	}
+	response, err = c.doAs(c.req.Context(), http.MethodPatch, c.served, c.req.URL.RawQuery,
+		string(types.ApplyYAMLPatchType), out)
+	if err != nil {
+		return nil, err
+	}
+	return c.answered(response)
+}
+
+// part reads what is applied. Errors: those of an API server that cannot read it, or gets one of another kind.
+func (c *call) part() (map[string]any, error) {
+	text, err := c.bodyText()
+	if err != nil {
+		return nil, err
+	}
+	var part map[string]any
+	switch {
+	case c.contentType() == string(types.ApplyCBORPatchType):
+		err = direct.Unmarshal(text, &part)
+	case json.Valid(text):
+		err = utiljson.Unmarshal(text, &part)
+	default:
+		if text, err = yaml.YAMLToJSONStrict(text); err == nil {
+			err = utiljson.Unmarshal(text, &part)
+		}
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the apply patch: %v", err))
+	}
+	if want, got := c.kind(), kindOf(part); got != want {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the apply patch is of %s %q, want %s %q",
+			got.GroupVersion(), got.Kind, want.GroupVersion(), want.Kind))
+	}
+	return part, nil
+}
+
+// kind is that of what is read and written at the place that the request names.
+func (c *call) kind() schema.GroupVersionKind {
+	if c.about.subresource == "scale" {
+		return kubever.ScaleKind(c.about.GroupVersion)
+	}
+	return c.answer.Asked
+}
+
+// outgoingPart converts what is applied. The response is what the server answers where the object has to be read, and
+// cannot be. Errors: *LossError, *UnfaithfulError for what cannot be said of a part of an object.
+func (c *call) outgoingPart(part map[string]any) (map[string]any, *http.Response, error) {
+	from, to := c.kind(), c.answer.As
+	if c.about.subresource == "scale" {
+		to = c.servedScale()
+	}
+	conversion, err := c.converter.Begin(&unstructured.Unstructured{Object: part}, to)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", c.request(), err)
+	}
+	conversion.Own()
+	out := conversion.Out.Object
+	implied, err := c.fieldByField(part, out, to)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.server.Minor.Known() {
+		for _, path := range conversion.WriteRequired(c.server.Minor) {
+			if !strings.Contains(path, "[") { // within a list that is applied as a whole
+				implied = append(implied, strings.Split(path, "."))
+			}
+		}
+	}
+	if response, err := c.imply(out, implied); response != nil || err != nil {
+		return nil, response, err
+	}
+	return out, nil, c.lost(from, to, part, append(conversion.Losses, knownFields.unknown(out, to, c.server)...))
+}
+
+// imply leaves in what is applied the fields that the program does not say, and that the asked version implies or the
+// server's requires, where the object is to be created. The manager owns them then, so that of an object that is there
+// they stay as they are: with the manager that owns them, and out of what is applied otherwise.
+func (c *call) imply(out map[string]any, implied [][]string) (*http.Response, error) {
+	if len(implied) == 0 {
+		return nil, nil
+	}
+	current, response, err := c.current()
+	switch {
+	case err != nil:
+		return nil, err
+	case response != nil && slices.Contains([]int{http.StatusNotFound, http.StatusForbidden}, response.StatusCode):
+		response.Body.Close() // an apply may create what is not there, and what may not be read
+		return nil, nil
+	case response != nil:
+		return response, nil
+	}
+	owned := c.owned(current)
+	for _, at := range implied {
+		unstructured.RemoveNestedField(out, at...)
+		value, found := lookUp(current, at)
+		if _, owns := lookUp(owned, fieldsOf(at)); !owns || !found {
+			continue
+		}
+		if err := unstructured.SetNestedField(out, runtime.DeepCopyJSONValue(value), at...); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.request(), err)
+		}
+	}
+	return nil, nil
+}
+
+// owned are the fields of an object that the manager of the request applied, in the form of managedFields.
+func (c *call) owned(object map[string]any) map[string]any {
+	manager := c.req.URL.Query().Get("fieldManager")
+	for _, entry := range (&unstructured.Unstructured{Object: object}).GetManagedFields() {
+		if entry.Manager != manager || entry.Operation != metav1.ManagedFieldsOperationApply ||
+			entry.Subresource != c.about.subresource || entry.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]any
+		if json.Unmarshal(entry.FieldsV1.Raw, &fields) == nil {
+			return fields
+		}
+	}
+	return nil
+}
+
+// fieldsOf are the names of fields in managedFields.
+func fieldsOf(path []string) []string {
+	names := make([]string, len(path))
+	for i, name := range path {
+		names[i] = "f:" + name
+	}
+	return names
+}
+
+// limitMoved bounds the fields of an apply patch that are elsewhere, or something else, in the server's version.
+const limitMoved = 1000
+
+// fieldByField refuses a part of an object of which a field becomes something else alone than together with the others,
+// or of which something follows that no field says: server-side apply merges field by field, and the manager would own
+// what it did not say. Empty values that Go writes of its own accord are taken out. implied is where the asked version
+// says something by saying nothing.
+func (c *call) fieldByField(part, out map[string]any, to schema.GroupVersionKind) (implied [][]string, err error) {
+	before, after := map[string]field{}, map[string]field{}
+	fieldsIn(part, nil, before)
+	fieldsIn(out, nil, after)
+	gone, come := apart(before, after), apart(after, before)
+	if len(gone)+len(come) == 0 {
+		return nil, nil
+	}
+	if len(gone) > limitMoved {
+		return nil, c.unfaithful("server-side apply: %d fields, more than %d, are not in their places in %s", len(gone),
+			limitMoved, to.GroupVersion())
+	}
+	becomes := func(at []string, value any) (map[string]field, error) {
+		alone := map[string]any{"apiVersion": part["apiVersion"], "kind": part["kind"]}
+		if len(at) > 0 {
+			if err := unstructured.SetNestedField(alone, runtime.DeepCopyJSONValue(value), at...); err != nil {
+				return nil, err
+			}
+		}
+		converted, _, err := c.convert(alone, to)
+		fields := map[string]field{}
+		fieldsIn(converted, nil, fields)
+		return fields, err
+	}
+	nothing, err := becomes(nil, nil)
+	if err != nil { // then nothing follows from it
+		nothing = nil
+	}
+	emptied := false
+	explained := map[string]bool{}
+	for _, key := range gone {
+		f := before[key]
+		emptied = emptied || f.empty()
+		fields, err := becomes(f.at, f.value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", c.request(), f, err)
+		}
+		for key, now := range fields {
+			if now.empty() || now.in(nothing, key) {
+				explained[key] = explained[key] || now.empty()
+				continue
+			}
+			if !now.in(after, key) {
+				return nil, c.unmerged(now, f, to)
+			}
+			explained[key] = true
+		}
+		if f.value == nil && len(fields) == 0 {
+			return nil, c.unfaithful("server-side apply: null of %s is not converted to %s", f, to.GroupVersion())
+		}
+	}
+	for _, key := range come {
+		switch f := after[key]; {
+		case f.empty() && !emptied:
+			unstructured.RemoveNestedField(out, f.at...)
+		case explained[key] && !f.keeps():
+		case !explained[key] && f.in(nothing, key):
+			implied = append(implied, f.at)
+		default:
+			return nil, c.unmerged(f, field{at: []string{"the apply patch"}}, to)
+		}
+	}
+	return implied, nil
+}
+
+// unmerged is the error for what a field becomes that is not merged as the field is.
+func (c *call) unmerged(now, was field, to schema.GroupVersionKind) error {
+	if now.keeps() { // all that several managers say would be in it, and one of them owns it
+		return c.unfaithful("server-side apply: %s has no field for all of it, and what %s keeps is not merged; "+
+			"update the object, or send a merge patch", to.GroupVersion(), now)
+	}
+	return c.unfaithful("server-side apply: of %s, %s of %s is not converted field by field; update the object, "+
+		"or send a merge patch", was, now, to.GroupVersion())
+}
+
+// field is what an object says at a path of names: a value that is no object, or an empty one.
+type field struct {
+	at    []string
+	value any
+}
+
+func (f field) String() string { return strings.Join(f.at, ".") }
+
+// in reports whether there are the same.
+func (f field) in(fields map[string]field, key string) bool {
+	other, ok := fields[key]
+	return ok && reflect.DeepEqual(other.value, f.value)
+}
+
+// keeps reports whether the field is an annotation that a conversion keeps several fields in.
+func (f field) keeps() bool {
+	text, _ := f.value.(string)
+	return len(f.at) == 3 && f.at[0] == "metadata" && f.at[1] == "annotations" &&
+		(strings.HasPrefix(text, "{") || strings.HasPrefix(text, "["))
+}
+
+func (f field) empty() bool {
+	switch value := f.value.(type) {
+	case nil:
+		return true
+	case string:
+		return value == ""
+	case bool:
+		return !value
+	case int64:
+		return value == 0
+	case float64:
+		return value == 0
+	case map[string]any:
+		return true
+	case []any:
+		return len(value) == 0
+	}
+	return false
+}
+
+// fieldsIn collects the fields of an object but those that name its kind.
+func fieldsIn(object map[string]any, at []string, into map[string]field) {
+	for name, value := range object {
+		if len(at) == 0 && (name == "apiVersion" || name == "kind") {
+			continue
+		}
+		here := append(slices.Clone(at), name)
+		if inner, ok := value.(map[string]any); ok && len(inner) > 0 {
+			fieldsIn(inner, here, into)
+		} else {
+			into[strings.Join(here, "\x00")] = field{here, value}
+		}
+	}
+}
+
+// apart lists the fields that the others do not have, or have with another value.
+func apart(fields, others map[string]field) (keys []string) {
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if !fields[key].in(others, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// lookUp finds what is at a path of names.
+func lookUp(object map[string]any, at []string) (any, bool) {
+	value, found, err := unstructured.NestedFieldNoCopy(object, at...)
+	return value, found && err == nil
+}
