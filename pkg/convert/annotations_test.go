@@ -1,12 +1,14 @@
 package convert
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -88,7 +90,7 @@ func TestSpellThereAndBack(t *testing.T) {
 		}{{s.new, s.asAnnotation, s.asIs}, {s.old, s.asIs, s.asAnnotation}} {
 			got := parse(t, []byte(way.from))
 			changed, losses := c.Spell(got, way.minor)
-			if diff := cmp.Diff(parse(t, []byte(way.to)).Object, got.Object); diff != "" || !changed ||
+			if diff := gocmp.Diff(parse(t, []byte(way.to)).Object, got.Object); diff != "" || !changed ||
 				len(losses) > 0 {
 				t.Errorf("%s for %s: changed %v, losses %v (-want +got):\n%s", s.what, way.minor, changed, losses, diff)
 			}
@@ -97,6 +99,109 @@ func TestSpellThereAndBack(t *testing.T) {
 			}
 		}
 	}
+}
+
+// annotated is how a row of the table of annotations says something, and what its field says then.
+type annotated struct{ text, field string }
+
+var spelledForms = map[string]annotated{
+	"pod.alpha.kubernetes.io/init-containers":   {`[{"name":"i"}]`, `[{"name":"i"}]`},
+	"pod.beta.kubernetes.io/init-containers":    {`[{"name":"i"}]`, `[{"name":"i"}]`},
+	"scheduler.alpha.kubernetes.io/affinity":    {`{"nodeAffinity":{}}`, `{"nodeAffinity":{}}`},
+	"scheduler.alpha.kubernetes.io/taints":      {`[{"effect":"NoExecute"}]`, `[{"effect":"NoExecute"}]`},
+	"scheduler.alpha.kubernetes.io/tolerations": {`[{"key":"a"}]`, `[{"key":"a"}]`},
+	"security.alpha.kubernetes.io/sysctls": {"kernel.shm_rmid_forced=1",
+		`[{"name":"kernel.shm_rmid_forced","value":"1"}]`},
+	"security.alpha.kubernetes.io/unsafe-sysctls": {"kernel.msgmax=1", `[{"name":"kernel.msgmax","value":"1"}]`},
+
+	"text":     {"a", `"a"`},
+	"seccomp":  {"localhost/x.json", `{"type":"Localhost","localhostProfile":"x.json"}`},
+	"apparmor": {"localhost/x", `{"type":"Localhost","localhostProfile":"x"}`},
+	"critical": {"", `"system-cluster-critical"`},
+	"traffic":  {"OnlyLocal", `"Local"`},
+	"number":   {"30000", `30000`},
+	"flag":     {"true", `true`},
+	"commas":   {"ro,soft", `["ro","soft"]`},
+	"volume-affinity": {`{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[]}}`,
+		`{"required":{"nodeSelectorTerms":[]}}`},
+}
+
+// Every row of the table holds in every minor: an annotation stays where it is heeded, becomes the field where that is
+// heeded instead, and is lost otherwise; and a field becomes an annotation where that alone is heeded.
+func TestEveryAnnotationIsSpelled(t *testing.T) {
+	c := newConverter(t)
+	apiVersions := map[string]string{"Ingress": "networking.k8s.io/v1", "HorizontalPodAutoscaler": "autoscaling/v1"}
+	carriers := map[string]string{"pod": "Pod"}
+	rows := 0
+	for _, of := range []string{"pod", "HorizontalPodAutoscaler", "Ingress", "Node", "PersistentVolume",
+		"PersistentVolumeClaim", "Service"} {
+		kind := cmp.Or(carriers[of], of)
+		for _, row := range kubever.AnnotationsOf(of) {
+			rows++
+			name, ofContainer := strings.CutSuffix(row.Name, "*")
+			if ofContainer {
+				name += "c"
+			}
+			says, ok := spelledForms[row.Name]
+			if !ok {
+				says = spelledForms[row.Form]
+			}
+			if says.field == "" && row.Field != "" {
+				t.Fatalf("%s: no example of the form %q", row.Name, row.Form)
+			}
+			// empty is an object of the kind, and who has the field in it.
+			empty := func() (object, owner map[string]any) {
+				object = parse(t, []byte(`{"apiVersion":"`+cmp.Or(apiVersions[of], "v1")+`","kind":"`+kind+
+					`","metadata":{"name":"a"},"spec":{"containers":[{"name":"c"}]}}`)).Object
+				if ofContainer {
+					return object, objects(object["spec"].(map[string]any), "containers")[0]
+				}
+				return object, object
+			}
+			for minor := kubever.Oldest; minor <= kubever.Newest; minor++ {
+				heeded, has := row.Heeded.Has(minor), row.Fields.Has(minor)
+				object, owner := empty()
+				object["metadata"].(map[string]any)["annotations"] = map[string]any{name: says.text}
+				_, losses := c.Spell(&unstructured.Unstructured{Object: object}, minor)
+				_, there := (&unstructured.Unstructured{Object: object}).GetAnnotations()[name]
+				value, set := fieldAt(owner, row.Field)
+				lost := len(losses) > 0
+				if there != (heeded || !has) || set != (!heeded && has) || lost != (!heeded && !has) {
+					t.Errorf("%s of %s for %s, which heeds it: %t, and the field: %t; it stays: %t, the field is set: %t, "+
+						"lost: %v", name, kind, minor, heeded, has, there, set, losses)
+				}
+				if set && !sameJSONValue(value, decoded(t, says.field)) {
+					t.Errorf("%s of %s for %s: the field is %v, want %s", name, kind, minor, value, says.field)
+				}
+				if has || !heeded || row.Field == "" {
+					continue
+				}
+				object, owner = empty()
+				putFieldAt(owner, row.Field, decoded(t, says.field))
+				c.Spell(&unstructured.Unstructured{Object: object}, minor)
+				if _, still := fieldAt(owner, row.Field); still {
+					t.Errorf("%s of %s for %s: still a field, which it does not heed", row.Field, kind, minor)
+				}
+				c.Spell(&unstructured.Unstructured{Object: object}, kubever.Newest)
+				// Some stay annotations, and one names no class.
+				if value, _ := fieldAt(owner, row.Field); row.Form != "critical" && !row.Heeded.Has(kubever.Newest) &&
+					!sameJSONValue(value, decoded(t, says.field)) {
+					t.Errorf("%s of %s comes back from %s as %v, want %s", row.Field, kind, minor, value, says.field)
+				}
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("%d annotations, want all of the table", rows)
+	}
+}
+
+func decoded(t *testing.T, text string) (value any) {
+	t.Helper()
+	if err := kjson.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
 }
 
 func TestSpellNamesWhatCannotBeSaid(t *testing.T) {

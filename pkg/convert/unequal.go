@@ -232,8 +232,8 @@ func isZero(v reflect.Value) bool {
 	}
 }
 
-// A sameness is what reflect.DeepEqual says of two values of a type, in a fraction of the time: it knows beforehand what
-// the type has, and none of Kubernetes' types points back to where it came from.
+// A sameness is what reflect.DeepEqual says of two values of a type, in a fraction of the time: it knows beforehand
+// what the type has, and none of Kubernetes' types points back to where it came from.
 type sameness func(a, b reflect.Value) bool
 
 // alike reports whether two objects of one Go type are the same.

@@ -15,7 +15,7 @@ type Moved struct {
 	Project     string
 	Deprecated  string // "" when it never was before it went
 	Removed     string // "" while it is there
-	Replacement string // a group and version, "" for nothing
+	Replacement string // a group and version, and the kind where that is another; "" for nothing
 	Source      string
 }
 

@@ -395,8 +395,8 @@ func (c *Check) moved(gvk schema.GroupVersionKind, v Verdict) Verdict {
 		default:
 			return v
 		}
-		if m.Replacement != "" {
-			v.Replacement = m.Replacement + " " + gvk.Kind
+		if v.Replacement = m.Replacement; m.Replacement != "" && !strings.Contains(m.Replacement, " ") {
+			v.Replacement += " " + gvk.Kind
 		}
 		return v
 	}

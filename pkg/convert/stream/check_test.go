@@ -108,6 +108,35 @@ null
 	}
 }
 
+// Kinds of other projects that moved are named with what takes their place, which may be another kind; a file of more
+// is that of pluto.
+func TestCheckKnowsWhatMovedElsewhere(t *testing.T) {
+	moved, err := ParseMoved([]byte("deprecated-versions:\n- {version: g.example/v1, kind: Old, removed-in: v3.0.0,\n" +
+		"   deprecated-in: v2.0.0, replacement-api: g.example/v2, component: theirs}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, object := range []string{"audit.k8s.io/v1beta1 Policy", "authentication.istio.io/v1alpha1 Policy",
+		"cert-manager.io/v1alpha2 Issuer", "certmanager.k8s.io/v1alpha1 Order", "g.example/v1 Old",
+		"g.example/v1 Other", "rbac.istio.io/v1alpha1 ServiceRole"} {
+		version, kind, _ := strings.Cut(object, " ")
+		fmt.Fprintf(&text, "---\napiVersion: %s\nkind: %s\nmetadata: {name: a}\n", version, kind)
+	}
+	rows, problems, _ := checked(t, 36, text.String(), func(c *Check) { c.Moved = moved })
+	want := `audit.k8s.io/v1beta1 Policy removed kubernetes 1.24 audit.k8s.io/v1 Policy
+authentication.istio.io/v1alpha1 Policy removed istio 1.6 security.istio.io/v1 PeerAuthentication and ` +
+		`RequestAuthentication
+cert-manager.io/v1alpha2 Issuer removed cert-manager 1.6 cert-manager.io/v1 Issuer
+certmanager.k8s.io/v1alpha1 Order removed cert-manager 0.11 acme.cert-manager.io/v1 Order
+g.example/v1 Old removed theirs 3.0.0 g.example/v2 Old
+g.example/v1 Other custom
+rbac.istio.io/v1alpha1 ServiceRole removed istio 1.6 security.istio.io/v1 AuthorizationPolicy`
+	if got := strings.Join(rows, "\n"); got != want || len(problems) > 0 {
+		t.Errorf("%s\nproblems %v; want\n%s", got, problems, want)
+	}
+}
+
 // Files are looked at in their order, and one that cannot be opened does not keep the others from it.
 func TestCheckOfFiles(t *testing.T) {
 	c, err := convert.New()
