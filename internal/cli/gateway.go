@@ -110,6 +110,8 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad input f
 		"how often both API servers are queried for what they serve")
 	f.IntVar(&req.options.Requests, "user-requests", 200, "requests of one user that are served concurrently")
 	f.IntVar(&req.options.Watches, "user-watches", 2000, "watches and streams of one user that are served concurrently")
+	f.IntVar(&req.options.InFlight, "max-requests-inflight", 400, "requests of all users that are served concurrently; "+
+		"more wait, and the user with the fewest is next")
 	cmd.AddCommand(newGatewayRoutesCmd(streams))
 	return cmd
 }
@@ -127,8 +129,9 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 			return usagef("--%s is required", required.flag)
 		}
 	}
-	if req.options.DiscoveryInterval <= 0 || req.options.Requests <= 0 || req.options.Watches <= 0 {
-		return usagef("--discovery-interval, --user-requests and --user-watches: want more than 0")
+	if req.options.DiscoveryInterval <= 0 || req.options.Requests <= 0 || req.options.Watches <= 0 ||
+		req.options.InFlight <= 0 {
+		return usagef("--discovery-interval, --user-requests, --user-watches and --max-requests-inflight: want more than 0")
 	}
 	if address := req.serving.metricsListen; address != "" && !loopback(address) {
 		return usagef("--metrics-listen %q: want an address on loopback, since metrics are served without TLS", address)

@@ -59,6 +59,8 @@ type Options struct {
 	Policy func() authorizer.Authorizer
 	// Requests and Watches bound what one user may have in flight. Defaults: 200 and 2000.
 	Requests, Watches int
+	// InFlight bounds the requests of all users that are served at a time; more wait for their turn. Default: 400.
+	InFlight int
 	// Audit says what is recorded of requests; nil for nothing.
 	Audit *Audit
 	Log   *slog.Logger // nil for none
@@ -78,6 +80,7 @@ type Gateway struct {
 	clusterMemory  *webserver.Budget // a cluster that sends without end is in no side's way
 	flights        flights           // of users
 	strangers      flights           // of networks
+	seats          *seats            // of all users
 	watching       atomic.Int64
 	infos          request.RequestInfoFactory
 
@@ -117,10 +120,14 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 	if o.Watches <= 0 {
 		o.Watches = 2000
 	}
+	if o.InFlight <= 0 {
+		o.InFlight = 400
+	}
 	g := &Gateway{plan: p, options: o, sides: map[pair.Side]*side{}, log: o.Log, metrics: newMetrics(registry),
 		memory: webserver.NewBudget(limitMemory), clusterMemory: webserver.NewBudget(limitClusterMemory),
 		clusters: map[string]*cluster{}, known: map[pair.Side]*known{}, done: context.Background(),
 		eventTimeout: eventTimeout,
+		seats:        newSeats(o.InFlight),
 		flights:      flights{of: map[string]*flight{}}, strangers: flights{of: map[string]*flight{}},
 		infos: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")}}
@@ -332,6 +339,13 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	c.reading = g.flights.reading(id.GetName())
 	if err := g.permit(r, c, view); err != nil {
 		return err
+	}
+	if !c.long {
+		leave, err := g.seats.take(r.Context(), id.GetName(), isComponent(id.Info))
+		if err != nil {
+			return err
+		}
+		t.end(leave)
 	}
 	if c.long {
 		ctx, cancel := context.WithCancel(r.Context())

@@ -438,8 +438,8 @@ type GatewayCluster struct {
 var GatewayFlags = []string{"audit-log-batch-buffer-size", "audit-log-batch-max-size", "audit-log-batch-max-wait",
 	"audit-log-batch-throttle-burst", "audit-log-batch-throttle-enable", "audit-log-batch-throttle-qps",
 	"audit-log-compress", "audit-log-maxage", "audit-log-maxbackup", "audit-log-maxsize",
-	"audit-log-mode", "audit-log-path", "audit-policy-file", "conversion-rules", "discovery-interval", "metrics-listen",
-	"policy", "user-requests", "user-watches", "verbose"}
+	"audit-log-mode", "audit-log-path", "audit-policy-file", "conversion-rules", "discovery-interval",
+	"max-requests-inflight", "metrics-listen", "policy", "user-requests", "user-watches", "verbose"}
 
 // Controllers is `fusionctl controllers` as a component of the control plane: a garbage collector and a namespace
 // controller that see both sides, one process on each of its hosts, of which one acts.

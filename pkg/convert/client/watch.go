@@ -24,7 +24,7 @@ type events struct {
 	err       error
 }
 
-// newEvents converts the events of a watch. holding is told of what is held of each; nil for nobody.
+// newEvents converts the events of a watch. holding is told of what is held of each; nil for none.
 func newEvents(source io.ReadCloser, holding Holding,
 	translate func(map[string]any) (map[string]any, error)) *events {
 	return &events{source: source, bounded: &bounded{in: source, holding: holding}, translate: translate}

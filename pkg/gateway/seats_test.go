@@ -1,0 +1,195 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// seated says of requests of users in which order they get a seat.
+type seated struct {
+	t     *testing.T
+	seats *seats
+	mu    sync.Mutex
+	order []string
+	leave map[string][]func()
+}
+
+// comes lets a request of a user come, and waits until it has a seat or waits for one. Components are in capitals.
+func (s *seated) comes(name string) {
+	s.t.Helper()
+	go func() {
+		leave, err := s.seats.take(s.t.Context(), name, strings.ToUpper(name) == name)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil {
+			s.order = append(s.order, "no "+name)
+			return
+		}
+		s.order = append(s.order, name)
+		s.leave[name] = append(s.leave[name], leave)
+	}()
+	synctest.Wait()
+}
+
+func (s *seated) goes(name string) {
+	s.t.Helper()
+	s.mu.Lock()
+	leave := s.leave[name][0]
+	s.leave[name] = s.leave[name][1:]
+	s.mu.Unlock()
+	leave()
+	synctest.Wait()
+}
+
+// Who has the fewest seats gets the next one, whatever waits before; components get it before all, but not all of them.
+func TestSeatsAreSharedFairly(t *testing.T) {
+	for _, tc := range []struct {
+		name, steps string // a name comes; -name goes
+		limit       int
+		want        string
+	}{
+		{"in the order in which they come", "a a a -a -a", 2, "a a a"},
+		{"who has the fewest is next", "a a a a a b -a -a", 2, "a a b a"},
+		{"two share", "a a a a a b b b b -a -a -a -b", 2, "a a b a a b"},
+		{"components are next", "a a a b C -a", 2, "a a C"},
+		{"components do not take all", "C C C a a -C", 2, "C C a"},
+		{"a tenth is for components", "a a a a a a a a a a C", 10, "a a a a a a a a a C"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &seated{t: t, seats: newSeats(tc.limit), leave: map[string][]func(){}}
+				for step := range strings.FieldsSeq(tc.steps) {
+					if name, goes := strings.CutPrefix(step, "-"); goes {
+						s.goes(name)
+					} else {
+						s.comes(step)
+					}
+				}
+				if got := strings.Join(s.order, " "); got != tc.want {
+					t.Errorf("served %s, want %s", got, tc.want)
+				}
+				if len(s.seats.waiting) > 0 { // they give up
+					time.Sleep(seatWait)
+					synctest.Wait()
+					if got := strings.Join(s.order, " "); !strings.HasPrefix(got, tc.want+" no ") {
+						t.Errorf("served %s, want %s and refusals", got, tc.want)
+					}
+				}
+				for name, leave := range s.leave {
+					for range leave {
+						s.goes(name)
+					}
+				}
+				if s.seats.taken != 0 || s.seats.components != 0 || len(s.seats.of) != 0 || len(s.seats.waiting) != 0 {
+					t.Errorf("after all have gone: %+v", s.seats)
+				}
+			})
+		})
+	}
+}
+
+// A client that goes while it waits leaves no seat behind, also when it gets one at that moment.
+func TestClientsThatGoTakeNoSeat(t *testing.T) {
+	s := newSeats(1)
+	var all sync.WaitGroup
+	for i := range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		all.Go(func() {
+			if leave, err := s.take(ctx, fmt.Sprint(i%3), false); err == nil {
+				leave()
+			}
+		})
+		all.Go(cancel)
+	}
+	all.Wait()
+	if s.taken != 0 || len(s.of) != 0 || len(s.waiting) != 0 {
+		t.Errorf("taken %d, of %v, waiting %d", s.taken, s.of, len(s.waiting))
+	}
+}
+
+func TestComponentsAreKnown(t *testing.T) {
+	for name, want := range map[string]bool{"system:kube-scheduler": true, "system:node:a system:nodes": true,
+		"root system:masters": true, "alice developers": false,
+		"system:serviceaccount:kube-system:replicaset-controller system:serviceaccounts:kube-system": true,
+		"system:serviceaccount:shop:web system:serviceaccounts:shop":                                 false} {
+		fields := strings.Fields(name)
+		if got := isComponent(&user.DefaultInfo{Name: fields[0], Groups: fields[1:]}); got != want {
+			t.Errorf("%s is a component: %t, want %t", name, got, want)
+		}
+	}
+}
+
+// A flood of some users is in no other's way: of those who wait, the one with the fewest requests in flight is next.
+func TestAFloodStarvesNoOther(t *testing.T) {
+	const seats, flood = 4, 40
+	x := newFixture(t, func(o *Options) { o.Requests, o.InFlight = flood, seats })
+	served := make(chan string)
+	var floods atomic.Int64
+	x.modern.page("GET /api/v1/namespaces/a/pods", func(w http.ResponseWriter, r *http.Request) {
+		who := r.Header.Get("X-Remote-User")
+		if who == "bob" {
+			close(served)
+		} else {
+			floods.Add(1)
+			select {
+			case <-served: // until then requests of the flood are served one by one
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","items":[]}`)
+	})
+	x.legacy.pages["GET /api/v1/namespaces/a/pods"] = x.modern.pages["GET /api/v1/namespaces/a/pods"]
+	get := func(ctx context.Context, who string) int {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.url+"/api/v1/namespaces/a/pods", nil)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		r.Header.Set("Test-Certificate", who)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range 2 * flood {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				get(ctx, []string{"mallory", "trudy"}[i%2])
+			}
+		})
+	}
+	waiting := func() int {
+		x.gateway.seats.mu.Lock()
+		defer x.gateway.seats.mu.Unlock()
+		return len(x.gateway.seats.waiting)
+	}
+	for deadline := time.Now().Add(time.Minute); waiting() < flood; time.Sleep(time.Millisecond) { // it has come
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests wait", waiting())
+		}
+	}
+	before := floods.Load()
+	if code := get(t.Context(), "bob"); code != http.StatusOK {
+		t.Errorf("bob is answered %d", code)
+	}
+	// Those that had a seat, and no more than as many that got one before bob came.
+	if n := floods.Load() - before; n > 3*seats {
+		t.Errorf("%d requests of the flood were served before one of another user", n)
+	}
+	cancel()
+	all.Wait()
+}
