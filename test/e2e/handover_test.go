@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -139,15 +138,7 @@ func (f *nodesPair) planHandOver(resources ...string) *wayOnHost {
 	handed := "spec:\n  handedOver: [" + strings.Join(resources, ", ") + "]\n"
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(text), "spec:\n", handed, 1)), 0o600))
 	f.install(file, "/root/handed.yaml", "0600")
-	w := &wayOnHost{f: f, file: "/root/handover.steps", ids: map[string]string{}}
-	out := f.run("fusionctl", "transition", "plan", "/root/spec.yaml", "/root/handed.yaml", "--out", w.file, "-o",
-		"json")
-	var printed struct{ Steps []struct{ ID, Title string } }
-	must(t, json.Unmarshal([]byte(out), &printed))
-	for _, s := range printed.Steps {
-		w.ids[s.Title] = s.ID
-	}
-	return w
+	return f.planSteps("handover", "/root/spec.yaml", "/root/handed.yaml").wayOnHost
 }
 
 func (w *wayOnHost) words(verb string) []string {

@@ -59,13 +59,19 @@ func (f *nodesPair) issueCertificates(legacy string) {
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", pki, folder).CombinedOutput(); err != nil {
 		t.Fatalf("copying certificates: %v\n%s", err, out)
 	}
-	args := []string{"pki", f.SpecFile, "--out", certificates}
+	f.issue(pki, certificates)
+	must(t, f.nodes[0].CopyTree(filepath.Join(certificates, f.nodes[0].Name)))
+}
+
+// issue issues certificates of the plan into a directory, by the authorities whose files lie in the folder pki.
+func (f *nodesPair) issue(pki, dir string) {
+	f.t.Helper()
+	args := []string{"pki", f.SpecFile, "--out", dir}
 	for flag, name := range map[string]string{"ca": "ca", "etcd-ca": "etcd/ca", "front-proxy-ca": "front-proxy-ca"} {
 		args = append(args, "--"+flag+"-cert", filepath.Join(pki, name+".crt"),
 			"--"+flag+"-key", filepath.Join(pki, name+".key"))
 	}
 	f.fusionctl(args...)
-	must(t, f.nodes[0].CopyTree(filepath.Join(certificates, f.nodes[0].Name)))
 }
 
 // planTransition issues the certificates, puts what apply needs on the machine and plans the steps there. It returns

@@ -49,7 +49,7 @@ func TestTheWholeWay(t *testing.T) {
 
 		files := f.run("sh", "-c", unitSums)
 		install := w.plan("install", "none", w.fused)
-		w.edit("-garbagecollector")
+		w.editManager("-garbagecollector")
 		access := filepath.Join(f.runbook(render.Systemd), "legacy-access.yaml")
 		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f", access)
 		install.run("apply", "permissions on the legacy side")
@@ -63,10 +63,10 @@ func TestTheWholeWay(t *testing.T) {
 		hand := w.plan("hand", w.fused, w.handed)
 		hand.asks("apply", "stop the operators that act for them")
 		w.operates(pair.Legacy, 0, "")
-		w.edit(givenUp)
+		w.editManager(givenUp)
 		hand.killed("apply", "hand customresourcedefinitions over to the modern side", noOperators)
 		hand.fails("undo", "kube-controller-manager runs without") // it turns round in the middle
-		w.edit("-garbagecollector")
+		w.editManager("-garbagecollector")
 		hand.run("undo")
 		if got := w.customs(pair.Legacy); !maps.Equal(got, custom) {
 			t.Errorf("turned round, the legacy side has %v, want %v", got, custom)
@@ -75,7 +75,7 @@ func TestTheWholeWay(t *testing.T) {
 		w.unchanged("turned round")
 		custom = w.customs(pair.Legacy)
 		w.operates(pair.Legacy, 0, "")
-		w.edit(givenUp)
+		w.editManager(givenUp)
 		hand.run("apply", noOperators)
 		w.unchanged("handed over")
 		w.has(objects)
@@ -129,7 +129,7 @@ func TestTheWholeWay(t *testing.T) {
 		objects, custom = f.objects(pair.Modern), w.customs(pair.Modern)
 		maps.DeleteFunc(objects, func(name, _ string) bool { return strings.Contains(name, "/modern") })
 		hand.fails("undo", "kube-controller-manager runs without", noOperatorsBack)
-		w.edit("-garbagecollector")
+		w.editManager("-garbagecollector")
 		hand.run("undo", noOperatorsBack)
 		w.unchanged("handed back")
 		f.are(pair.Legacy, objects)
@@ -140,7 +140,7 @@ func TestTheWholeWay(t *testing.T) {
 		w.onDisk()
 
 		w.deleted("modern")
-		w.edit("")
+		w.editManager("")
 		install.run("undo", "check the arguments of kube-controller-manager")
 		w.unchanged("after the way back")
 		f.asBefore(render.Systemd)
@@ -370,29 +370,29 @@ func kubeletArgsOf(n *rig.Node) (args []string) {
 }
 
 // installPrograms puts what the units of the plan start in its place.
-func (w *wholeWay) installPrograms() {
-	w.t.Helper()
-	parts, err := render.Parts(w.Plan, render.Systemd)
-	must(w.t, err)
+func (f *nodesPair) installPrograms() {
+	f.t.Helper()
+	parts, err := render.Parts(f.Plan, render.Systemd)
+	must(f.t, err)
 	for _, p := range parts {
 		if p.Component.Kind == plan.JointControllers {
 			continue
 		}
-		file, err := w.ProgramOf(p.Component)
-		must(w.t, err)
-		w.installOn(w.nodes[0], file, p.Program, "0755")
+		file, err := f.ProgramOf(p.Component)
+		must(f.t, err)
+		f.installOn(f.nodes[0], file, p.Program, "0755")
 	}
 }
 
-// edit changes the controllers of the legacy manager, which runs from a unit of its own.
-func (w *wholeWay) edit(off string) {
-	w.t.Helper()
+// editManager changes the controllers of the legacy manager, which runs from a unit of its own.
+func (f *nodesPair) editManager(off string) {
+	f.t.Helper()
 	if off != "" {
 		off = "," + off
 	}
-	w.run("sh", "-c", `sed -i "s|--controllers=[^ ]*|--controllers=*,bootstrapsigner,tokencleaner$0|" `+managerUnit+
+	f.run("sh", "-c", `sed -i "s|--controllers=[^ ]*|--controllers=*,bootstrapsigner,tokencleaner$0|" `+managerUnit+
 		` && systemctl daemon-reload && systemctl restart kube-controller-manager`, off)
-	w.Eventually("the manager has its arguments", w.legacyManager("tokencleaner"+off+" "))
+	f.Eventually("the manager has its arguments", f.legacyManager("tokencleaner"+off+" "))
 }
 
 // serves begins to request a service from the node ten times a second.
@@ -570,16 +570,22 @@ type stepsOnHost struct {
 }
 
 func (w *wholeWay) plan(name, from, to string) *stepsOnHost {
-	t := w.t
-	t.Helper()
-	s := &stepsOnHost{wayOnHost: &wayOnHost{f: w.nodesPair, file: "/root/" + name + ".steps", ids: map[string]string{}}}
-	words := []string{"fusionctl", "transition", "plan", from, to, "--out", s.file, "-o", "json",
-		"--to-target", "systemd"}
+	w.t.Helper()
+	flags := []string{"--to-target", "systemd"}
 	if from != "none" {
-		words = append(words, "--from-target", "systemd")
+		flags = append(flags, "--from-target", "systemd")
 	}
+	return w.planSteps(name, from, to, flags...)
+}
+
+// planSteps plans them on the one machine, in /root.
+func (f *nodesPair) planSteps(name, from, to string, flags ...string) *stepsOnHost {
+	t := f.t
+	t.Helper()
+	s := &stepsOnHost{wayOnHost: &wayOnHost{f: f, file: "/root/" + name + ".steps", ids: map[string]string{}}}
+	words := append([]string{"fusionctl", "transition", "plan", from, to, "--out", s.file, "-o", "json"}, flags...)
 	var printed struct{ Steps []struct{ ID, Title string } }
-	must(t, json.Unmarshal([]byte(w.run(words...)), &printed))
+	must(t, json.Unmarshal([]byte(f.run(words...)), &printed))
 	for _, step := range printed.Steps {
 		s.ids[step.Title] = step.ID
 	}

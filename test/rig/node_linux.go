@@ -119,12 +119,13 @@ func (r *Rig) startNode(name string, systemd bool, images []Image) *Node {
 		{Name: PodImage, Files: map[string]string{"prog": program}, Entrypoint: []string{"/prog"}},
 		{Name: pauseImage, Files: map[string]string{"prog": program}, Entrypoint: []string{"/prog"}},
 	}, images...) {
-		n.importImage(image)
+		n.Import(image)
 	}
 	return n
 }
 
-func (n *Node) importImage(image Image) {
+// Import puts an image into the runtime of the node.
+func (n *Node) Import(image Image) {
 	n.rig.t.Helper()
 	file := filepath.Join(n.rig.dir, n.Name+"-image.tar")
 	if err := image.write(file); err != nil {
