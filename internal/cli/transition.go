@@ -35,7 +35,8 @@ type transitionRequest struct {
 	fromTarget, toTarget string
 	fromPKI, toPKI       string // directories
 	readStores, prepare  bool
-	file                 string // of the transition
+	lost                 []string // hosts and nodes
+	file                 string   // of the transition
 	journal, rehearse    string
 	snapshots            string
 	credentials          string // file with those of registries
@@ -96,6 +97,8 @@ not agree with TO.`,
 	cmd.Flags().BoolVar(&req.readStores, "read-stores", false,
 		"read the stores: a new minor has to decode every object in them, and what is to lie in another store must\n"+
 			"have no key where it lies")
+	cmd.Flags().StringSliceVar(&req.lost, "lost", nil,
+		"host or node of FROM that is gone for good, and not in TO; nothing is done on it; repeat")
 	cmd.Flags().BoolVar(&req.prepare, "prepare", false,
 		"write objects again that another modern minor does not read, where nothing of them is lost, while no modern\n"+
 			"API server runs: on the way to TO, and on the way back")
@@ -232,6 +235,7 @@ func runTransitionPlan(ctx context.Context, req transitionRequest, streams Strea
 			return err
 		}
 	}
+	facts.Lost = req.lost
 	t, err := transition.New(from, to, facts)
 	var refused *transition.RefusedError
 	if errors.As(err, &refused) {

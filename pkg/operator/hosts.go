@@ -80,6 +80,28 @@ func (r *Reconciler) hosts(ctx context.Context, name string, of []transition.Hos
 	return found, nil
 }
 
+// lostOf are the hosts of what runs that a person has denied and taken out of the spec: they are gone for good.
+func lostOf(ctx context.Context, reader client.Reader, r *record, to *plan.Plan) ([]string, error) {
+	if r.Plan == nil || to == nil || !onHosts(r.target()) {
+		return nil, nil
+	}
+	var lost []string
+	for _, m := range transition.HostsOf(r.Plan) {
+		if slices.ContainsFunc(transition.HostsOf(to), func(o transition.Host) bool { return o.Name == m.Name }) {
+			continue
+		}
+		h := &api.ControlPlaneHost{}
+		err := reader.Get(ctx, types.NamespacedName{Namespace: r.Plan.Name, Name: m.Name}, h)
+		switch {
+		case err == nil && denied(h) && ours(h, r.Plan.Name):
+			lost = append(lost, m.Name)
+		case client.IgnoreNotFound(err) != nil:
+			return nil, fmt.Errorf("host %s: %w", m.Name, err)
+		}
+	}
+	return lost, nil
+}
+
 // role gives the agent of a host what it needs: its own object and its Secret.
 func (r *Reconciler) role(ctx context.Context, name, host string) error {
 	const rbac = "rbac.authorization.k8s.io"

@@ -101,7 +101,11 @@ func (p *Planes) Preview(ctx context.Context, f *api.FusedControlPlane) (*Previe
 	if of.Refused != "" || r.Runs == v.digest {
 		return of, nil
 	}
-	t, err := r.next(&v)
+	lost, err := lostOf(ctx, p.client, r, v.plan)
+	if err != nil {
+		return nil, err
+	}
+	t, err := r.next(&v, lost)
 	if refused, ok := errors.AsType[*transition.RefusedError](err); ok {
 		of.Refused = refused.Error()
 		return of, nil
@@ -137,10 +141,11 @@ func Approvable(f *api.FusedControlPlane) (word string, err error) {
 }
 
 // wordFor is what the condition Progressing asks an annotation to say: the end of its message. What stands before that
-// may be another's.
+// may be another's. A control plane that is degraded may wait as well: for the approval of what mends it.
 func wordFor(f *api.FusedControlPlane, reason, annotation string) (word string, waits bool) {
 	c := meta.FindStatusCondition(f.Status.Conditions, api.ConditionProgressing)
-	if f.Status.Phase != api.Waiting || c == nil || c.Reason != reason {
+	waits = f.Status.Phase == api.Waiting || f.Status.Phase == api.Degraded
+	if !waits || c == nil || c.Reason != reason {
 		return "", false
 	}
 	at := strings.LastIndex(c.Message, " "+annotation+"=")

@@ -200,7 +200,12 @@ func (p *plane) backed() string { return p.object.Annotations[api.AnnotationBack
 // begin computes the transition to the plan and records it; the next reconcile executes it.
 func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 	v := &p.verdict
-	t, err := p.record.next(v)
+	lost, err := lostOf(ctx, p.Client, p.record, v.plan)
+	if err != nil {
+		p.degraded("Hosts", err)
+		return 0, err
+	}
+	t, err := p.record.next(v, lost)
 	if refused, ok := errors.AsType[*transition.RefusedError](err); ok {
 		p.refuse("NoTransition", strings.Join(refused.Reasons, "; "))
 		return p.steady(ctx)
@@ -217,6 +222,9 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 		err := p.namespace(ctx, v.plan.Name)
 		if err == nil {
 			hosts, err = p.hosts(ctx, v.plan.Name, machines(p.record.Plan, v.plan))
+		}
+		for _, name := range lost { // nothing is done there
+			delete(hosts, name)
 		}
 		if err != nil {
 			p.degraded("Hosts", err)
@@ -365,9 +373,11 @@ func (p *plane) open(ctx context.Context, t transition.Transition, to string, of
 	return p.proceed(ctx)
 }
 
-// next is the transition from what runs to the plan of a verdict. Errors: *transition.RefusedError.
-func (r *record) next(v *verdict) (transition.Transition, error) {
+// next is the transition from what runs to the plan of a verdict, without hosts that are lost. Errors:
+// *transition.RefusedError.
+func (r *record) next(v *verdict, lost []string) (transition.Transition, error) {
 	with := func(facts transition.Facts) (transition.Transition, error) {
+		facts.Lost = lost
 		if onHosts(v.target) || onHosts(r.target()) { // from pods to hosts there is none
 			return transition.New(transition.Setup{Plan: r.Plan, Target: r.target()},
 				transition.Setup{Plan: v.plan, Target: v.target}, facts)

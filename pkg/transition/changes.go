@@ -2,6 +2,7 @@ package transition
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -28,10 +29,12 @@ func (b *builder) read() error {
 	if err := b.readNodes(); err != nil {
 		return err
 	}
-	was, err := partsOf(b.from, b.disk)
+	was, err := partsOf(b.whole, b.disk)
 	if err != nil {
 		return err
 	}
+	was = slices.DeleteFunc(was, func(p render.Part) bool { return slices.Contains(b.lost, p.Component.Host) })
+	maps.DeleteFunc(b.disk, func(at place, _ render.File) bool { return slices.Contains(b.lost, at.host) })
 	is, err := partsOf(b.to, b.final)
 	if err != nil {
 		return err

@@ -75,6 +75,7 @@ func storesCheck(p *plan.Plan) Check {
 
 // prepare are the checks and the copies before anything changes.
 func (b *builder) prepare() {
+	b.silentHosts()
 	if p := b.to.Plan; p != nil {
 		for _, h := range p.Hosts {
 			checks := b.hostChecks(p, h.Name)

@@ -78,7 +78,7 @@ func (b *builder) readMembers() error {
 		return nil
 	}
 	for _, store := range b.to.Plan.Stores {
-		was := b.from.Plan.Store(store.Name)
+		was := b.whole.Plan.Store(store.Name)
 		if was == nil || slices.Equal(was.Endpoints, store.Endpoints) {
 			continue
 		}
@@ -95,6 +95,7 @@ func (b *builder) readMembers() error {
 			}
 		}
 		b.sameStore(by, store)
+		b.readLost(store, by)
 		if err := b.readMoving(store); err != nil {
 			return err
 		}
@@ -137,7 +138,7 @@ func (b *builder) readMoving(store plan.Store) error {
 		for _, later := range leave[i:] {
 			members = append(members, asMember(later.was.Component))
 		}
-		if err := add(c, b.from, members); err != nil {
+		if err := add(c, b.whole, members); err != nil {
 			return err
 		}
 	}

@@ -21,10 +21,16 @@ import (
 // Errors: *RefusedError, with every reason; what cannot be rendered.
 func New(from, to Setup, facts Facts) (Transition, error) {
 	t := Transition{From: describe(from), To: describe(to)}
-	if reasons := refuse(from, to, facts); len(reasons) > 0 {
+	reasons := refuseLost(from, to, facts.Lost)
+	whole := from
+	if len(reasons) == 0 {
+		from.Plan = withoutHosts(from.Plan, facts.Lost)
+		reasons = refuse(from, to, facts)
+	}
+	if len(reasons) > 0 {
 		return t, &RefusedError{Reasons: reasons}
 	}
-	b := &builder{from: from, to: to, prepares: facts.Prepare, disk: map[place]render.File{},
+	b := &builder{whole: whole, lost: facts.Lost, from: from, to: to, prepares: facts.Prepare, disk: map[place]render.File{},
 		final: map[place]render.File{}, placed: map[place]bool{}}
 	if err := b.read(); err != nil {
 		return t, err
@@ -114,7 +120,10 @@ func hostsOf(steps []Step, plans ...*plan.Plan) []Host {
 
 // builder collects steps, and knows which files are in their places after them.
 type builder struct {
-	from, to    Setup
+	from, to    Setup // the first without lost hosts
+	whole       Setup // the first with them, as its files were rendered
+	lost        []string
+	gone        []lostMember
 	steps       []Step
 	crossings   []crossing
 	sets        []kubever.HandOver // that are handed over while no controller acts for them
@@ -171,6 +180,7 @@ func (b *builder) stopAll(changes []change) {
 func (b *builder) stores() {
 	var anew []change
 	minors := b.etcdMinors()
+	b.removeLost()
 	for _, c := range b.changed(etcd) {
 		switch {
 		case c.is == nil || b.joinsOrLeaves(c):

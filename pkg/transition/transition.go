@@ -29,6 +29,9 @@ type Facts struct {
 	StoresAgree bool
 	// Prepare: objects that one of the plans does not read are to be written again, where nothing is lost.
 	Prepare bool
+	// Lost are hosts and nodes of the first plan that are gone for good, and not in the second one: nothing is done on
+	// them, and nothing is asked of them but that nothing answers there.
+	Lost []string
 	// Empty are those of Moves of which the store that they leave was read, and holds no key.
 	Empty []Move
 }
@@ -269,6 +272,7 @@ const (
 	MayComeBack CheckKind = "may come back" // Members have not agreed on the newer minor
 	OneCluster  CheckKind = "one cluster"   // all endpoints of Stores answer, with a leader, as members of one cluster
 	NoData      CheckKind = "no data"       // of a member of etcd in Path
+	Silent      CheckKind = "silent"        // nothing answers at Addresses
 	Beats       CheckKind = "beats"         // every node that is ready has a kubelet of Heartbeats and is heard of
 	NothingLeft CheckKind = "nothing left"  // of the legacy side's own objects of Left
 	MastersAre  CheckKind = "masters are"   // the service kubernetes leads to the API servers of Masters alone
@@ -305,6 +309,7 @@ type Check struct {
 	Back        bool                 `json:"back,omitempty"` // of MemberIs
 	Node        *Node                `json:"node,omitempty"`
 	Asked       []Access             `json:"asked,omitempty"`
+	Addresses   []string             `json:"addresses,omitempty"` // HOST:PORT, of Silent
 	Objects     *Objects             `json:"objects,omitempty"`
 	Roles       *Roles               `json:"roles,omitempty"`
 	Rewrite     *Rewrite             `json:"rewrite,omitempty"` // of MayRewrite

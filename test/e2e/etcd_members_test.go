@@ -4,7 +4,10 @@ package e2e
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -39,10 +42,52 @@ func TestEtcdMembersJoinAndLeave(t *testing.T) {
 	}
 }
 
+// TestALostMemberIsReplaced: the machine of one of three real members is gone for good, with its data. A transition
+// leaves it out, refused while something answers there, and another one has a new member join in its place, while a
+// client writes; fusionctl is killed after every record, and a member with it.
+func TestALostMemberIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"3.4.21", "3.6.8"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			s := startMinorsStore(t, release, 1, 2, 3)
+			three, others := s.setup(release, 1, 2, 3), s.setup(release, 2, 3)
+			writes := s.writer()
+			leave, join := s.ofMembers(three, others, "cp-1"), s.ofMembers(others, three)
+			left := &memoryJournal{left: -1}
+			err := transition.Apply(t.Context(), &leave, s, left, nil)
+			if err == nil || !strings.Contains(err.Error(), "it is not lost") {
+				t.Fatalf("apply beside a host that answers = %v, want it refused", err)
+			}
+			s.votes(three)
+			s.lose("cp-1")
+			points := s.goes(&leave, left, true, "cp-2")
+			s.votes(others)
+			points += s.goes(&leave, left, false, "cp-3") // what was put on the others is taken back
+			s.votes(others)
+			points += s.goes(&leave, left, true, "cp-2")
+			points += s.goes(&join, &memoryJournal{}, true, "cp-3")
+			s.votes(three)
+			written := writes()
+			s.holds(written)
+			t.Logf("killed at %d points; all %d keys that were acknowledged are there", points, written)
+		})
+	}
+}
+
+// lose takes a host away, with its member and everything that is on its disk.
+func (s *minorsStore) lose(host string) {
+	s.running[host+"/"+unitOfStore].Kill()
+	delete(s.running, host+"/"+unitOfStore)
+	for _, dir := range []string{filepath.Join(s.root, host), filepath.Join(s.store.Managed.DataDir, host)} {
+		must(s.t, os.RemoveAll(dir))
+	}
+}
+
 // ofMembers are the steps about the members of the store: the other components do not run here.
-func (s *minorsStore) ofMembers(from, to transition.Setup) transition.Transition {
+func (s *minorsStore) ofMembers(from, to transition.Setup, lost ...string) transition.Transition {
 	s.t.Helper()
-	tr := s.way(from, to)
+	tr := s.way(from, to, lost...)
 	tr.Steps = slices.DeleteFunc(tr.Steps, func(step transition.Step) bool {
 		for _, a := range []*transition.Action{step.Do, step.Undo} {
 			if a == nil {
@@ -53,7 +98,7 @@ func (s *minorsStore) ofMembers(from, to transition.Setup) transition.Transition
 				return false
 			}
 			if slices.ContainsFunc(a.Before, func(c transition.Check) bool {
-				return c.Kind == transition.NoData || c.Kind == transition.OneCluster && c.Stores[0].Name == "modern"
+				return c.Kind == transition.NoData || c.Kind == transition.Silent || c.Kind == transition.OneCluster && c.Stores[0].Name == "modern"
 			}) {
 				return false
 			}

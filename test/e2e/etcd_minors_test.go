@@ -189,9 +189,9 @@ func (s *minorsStore) between(from, to string) transition.Transition {
 	return s.way(s.setup(from, 1, 2, 3), s.setup(to, 1, 2, 3))
 }
 
-func (s *minorsStore) way(from, to transition.Setup) transition.Transition {
+func (s *minorsStore) way(from, to transition.Setup, lost ...string) transition.Transition {
 	s.t.Helper()
-	tr, err := transition.New(from, to, transition.Facts{})
+	tr, err := transition.New(from, to, transition.Facts{Lost: lost})
 	must(s.t, err)
 	other := func(st transition.Step) bool {
 		return st.Do != nil && st.Do.Kind == transition.Snapshot && st.Do.Store.Name != "modern"

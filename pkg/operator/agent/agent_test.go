@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -923,6 +924,44 @@ func TestADeniedHostIsShutOut(t *testing.T) {
 	if !bound() {
 		t.Error("a host that is not denied any more has no role")
 	}
+}
+
+// TestALostHostLeaves: a host that is gone for good is denied, and taken out of the spec. Its agent does nothing any
+// more, and nothing waits for it; a person approves it first, for its member does not come back by itself.
+func TestALostHostLeaves(t *testing.T) {
+	w := newWorld(t, render.StaticPod, map[string]any{})
+	w.runs(nil)
+	const gone = "cp-2"
+	before := w.wanted()
+	maps.DeleteFunc(before, func(file, _ string) bool { return !strings.HasPrefix(file, filepath.Join(w.dir, gone)) })
+	spec := map[string]any{}
+	if err := json.Unmarshal(w.object().Spec, &spec); err != nil {
+		t.Fatal(err)
+	}
+	stores := spec["stores"].([]any)
+	stores[len(stores)-1].(map[string]any)["endpoints"] = []any{"https://10.0.0.11:2479"}
+	w.hosts = []string{"cp-1"} // the agent of the other one is gone
+	h := w.host(gone)
+	h.Annotations = map[string]string{api.AnnotationDenied: "its disk is gone"}
+	if err := w.client.Update(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	w.edit(map[string]any{"hosts": spec["hosts"].([]any)[:1], "stores": stores})
+	asked := false
+	w.until(api.Running, func(int) {
+		c := meta.FindStatusCondition(w.object().Status.Conditions, api.ConditionProgressing)
+		if c != nil && c.Reason == "WaitingForApproval" {
+			asked = true
+			w.approve()
+		}
+	})
+	if !asked {
+		t.Error("what has no way back was not approved")
+	}
+	want := w.wanted()
+	maps.Copy(want, before)
+	w.hosts = []string{"cp-1", gone}
+	w.compare(want)
 }
 
 // TestProgramsComeFromADirectory: those of an edit are put before anything stops, and recorded by their digest; one

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -259,6 +260,8 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return h.wait(ctx, "the endpoints are not those of one cluster", func(ctx context.Context) error {
 			return oneCluster(ctx, c.Stores)
 		})
+	case transition.Silent:
+		return silent(ctx, c.Addresses)
 	case transition.NoData:
 		return noData(c.Path)
 	case transition.MayComeBack:
@@ -335,6 +338,25 @@ func gone(ctx context.Context, p *plan.Probe) error {
 		return nil
 	}
 	return err // no answer: whether a process listens is not known
+}
+
+// silentAfter is how long a machine that is not lost may take to accept a connection.
+const silentAfter = 5 * time.Second
+
+// silent checks that nothing accepts connections at addresses: it is all that can be seen of a machine that is off.
+func silent(ctx context.Context, addresses []string) error {
+	errs := make([]error, len(addresses))
+	var all sync.WaitGroup
+	for i, address := range addresses {
+		all.Go(func() {
+			conn, err := (&net.Dialer{Timeout: silentAfter}).DialContext(ctx, "tcp", address)
+			if err == nil {
+				errs[i] = errors.Join(fmt.Errorf("%s accepts connections", address), conn.Close())
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 func ready(ctx context.Context, c *transition.Check) error {

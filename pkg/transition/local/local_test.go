@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -130,6 +131,31 @@ func TestReadyPresentsItsCertificate(t *testing.T) {
 		if err := ready(t.Context(), check); (err == nil) != want {
 			t.Errorf("with the certificate of %s = %v, want ready %t", name, err, want)
 		}
+	}
+}
+
+// TestSilentHostsAcceptNoConnection: what does not answer, and what refuses, is silent; what accepts is not lost.
+func TestSilentHostsAcceptNoConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	h := &Host{}
+	check := &transition.Check{Kind: transition.Silent, Addresses: []string{"127.0.0.1:1", address}}
+	if err := h.Check(t.Context(), "", check); err == nil || !strings.Contains(err.Error(), address) {
+		t.Errorf("one that accepts connections: %v", err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Check(t.Context(), "", check); err != nil {
+		t.Errorf("ones that refuse: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if h.Check(ctx, "", check) == nil {
+		t.Error("a look that was broken off shows nothing")
 	}
 }
 
