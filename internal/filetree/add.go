@@ -15,10 +15,14 @@ import (
 // host. It follows no link that leads out of the directory. Errors: fs.ErrExist, wrapped, for a file that is there;
 // what the file system says. Files before that stay.
 func Add(ctx context.Context, directory string, files []File) error {
-	if err := os.MkdirAll(filepath.Dir(filepath.Clean(directory)), 0o755); err != nil {
+	if err := MkdirAll(filepath.Dir(filepath.Clean(directory)), 0o755); err != nil {
 		return fmt.Errorf("creating %s: %w", directory, err)
 	}
-	if err := os.Mkdir(directory, private); err != nil && !errors.Is(err, fs.ErrExist) {
+	err := os.Mkdir(directory, private)
+	if err == nil {
+		err = Sync(filepath.Dir(filepath.Clean(directory)))
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("creating %s: %w", directory, err)
 	}
 	root, err := os.OpenRoot(directory)
@@ -97,7 +101,7 @@ func create(root *os.Root, name string, data []byte, mode fs.FileMode) error {
 		err = f.Chmod(mode)
 	}
 	if err == nil {
-		err = f.Sync()
+		err = syncFile(f)
 	}
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
@@ -112,5 +116,5 @@ func syncIn(root *os.Root, name string) error {
 		return err
 	}
 	defer d.Close()
-	return d.Sync()
+	return syncFile(d)
 }

@@ -294,7 +294,12 @@ func fill(ctx context.Context, directory, source, part string, files []File) err
 	if err := root.Chmod(".", mode); err != nil {
 		return err
 	}
-	return syncIn(root, ".")
+	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			err = syncIn(root, name)
+		}
+		return err
+	})
 }
 
 // movedAway is the name of the old content while the new one takes its place, where two directories cannot be

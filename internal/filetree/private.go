@@ -8,7 +8,7 @@ import (
 // Private makes a directory for what only its owner may read or change, or makes sure that no other user can write into
 // the one that is there: what lies there has names that are known beforehand, and is believed when it is read.
 func Private(directory string) error {
-	if err := os.MkdirAll(directory, 0o700); err != nil {
+	if err := MkdirAll(directory, 0o700); err != nil {
 		return err
 	}
 	info, err := os.Stat(directory)

@@ -47,7 +47,7 @@ func Replace(file string, mode fs.FileMode, write func(*bufio.Writer) error) err
 		err = temp.Chmod(mode)
 	}
 	if err == nil {
-		err = temp.Sync()
+		err = syncFile(temp)
 	}
 	if closeErr := temp.Close(); err == nil {
 		err = closeErr
@@ -89,14 +89,4 @@ func still(partial string, written fs.FileInfo) error {
 		err = fmt.Errorf("another process writes %s", partial)
 	}
 	return err
-}
-
-// Sync brings a directory to the disk: a rename within it, or a new file.
-func Sync(directory string) error {
-	d, err := os.Open(directory)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

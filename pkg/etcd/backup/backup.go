@@ -185,7 +185,7 @@ func snapshotIn(dir, store string) string { return filepath.Join(dir, store+".db
 
 // lock makes the directory, and keeps others from it.
 func lock(dir string) (release func(), err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := filetree.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(dir)
