@@ -254,7 +254,8 @@ var safeSysctls = []string{"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_ran
 // annotations of an object.
 const limitAnnotated = 10_000
 
-// tooMany reports whether JSON in a string has more objects than the 256 KiB of annotations that servers store can have.
+// tooMany reports whether JSON in a string has more objects than the 256 KiB of annotations that servers store can
+// have.
 func tooMany(text string) bool { return strings.Count(text, "{") > 100_000 }
 
 var errManyAnnotated = fmt.Errorf("it has more than %d objects in it", limitAnnotated)

@@ -30,7 +30,8 @@ func TestAnnotationsThatAreBombs(t *testing.T) {
 		t.Error("the objects of the annotation became fields")
 	}
 	few := pod(containers, "["+strings.Repeat(`{"name":"a"},`, 99)+`{"name":"a"}]`)
-	if _, losses := c.Spell(few, 36); len(losses) > 0 || len(objects(object(few.Object, "spec"), "initContainers")) != 100 {
+	_, losses := c.Spell(few, 36)
+	if len(losses) > 0 || len(objects(object(few.Object, "spec"), "initContainers")) != 100 {
 		t.Errorf("losses %.200v of a hundred containers", losses)
 	}
 
