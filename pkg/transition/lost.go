@@ -25,8 +25,8 @@ func refuseLost(from, to Setup, lost []string) []string {
 		case !slices.ContainsFunc(HostsOf(from.Plan), is):
 			add("lost host %q: is none of FROM", name)
 		case slices.ContainsFunc(HostsOf(to.Plan), is):
-			add("lost host %q: is in TO as well: take it out there; one that takes its place has a name of its own, for "+
-				"the lost one may come back", name)
+			add("lost host %q: is in TO as well: take it out there; one that takes its place has a name of its own, "+
+				"for the lost one may come back", name)
 		}
 	}
 	if len(reasons) > 0 || len(lost) == 0 {
@@ -63,7 +63,9 @@ func withoutHosts(p *plan.Plan, lost []string) *plan.Plan {
 	q.Stores = slices.Clone(p.Stores)
 	for i := range q.Stores {
 		s := &q.Stores[i]
-		s.Endpoints = slices.DeleteFunc(slices.Clone(s.Endpoints), func(e string) bool { return endpointOn(p, e, lost) })
+		s.Endpoints = slices.DeleteFunc(slices.Clone(s.Endpoints), func(e string) bool {
+			return endpointOn(p, e, lost)
+		})
 	}
 	return &q
 }

@@ -30,8 +30,8 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	if len(reasons) > 0 {
 		return t, &RefusedError{Reasons: reasons}
 	}
-	b := &builder{whole: whole, lost: facts.Lost, from: from, to: to, prepares: facts.Prepare, disk: map[place]render.File{},
-		final: map[place]render.File{}, placed: map[place]bool{}}
+	b := &builder{whole: whole, lost: facts.Lost, from: from, to: to, prepares: facts.Prepare,
+		disk: map[place]render.File{}, final: map[place]render.File{}, placed: map[place]bool{}}
 	if err := b.read(); err != nil {
 		return t, err
 	}

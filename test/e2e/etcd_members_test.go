@@ -98,7 +98,8 @@ func (s *minorsStore) ofMembers(from, to transition.Setup, lost ...string) trans
 				return false
 			}
 			if slices.ContainsFunc(a.Before, func(c transition.Check) bool {
-				return c.Kind == transition.NoData || c.Kind == transition.Silent || c.Kind == transition.OneCluster && c.Stores[0].Name == "modern"
+				return c.Kind == transition.NoData || c.Kind == transition.Silent ||
+					c.Kind == transition.OneCluster && c.Stores[0].Name == "modern"
 			}) {
 				return false
 			}

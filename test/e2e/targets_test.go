@@ -87,9 +87,9 @@ func TestTransitionChangesTargetAndCertificates(t *testing.T) {
 			t.Errorf("the files are\n%s\nwant as before\n%s", after, units)
 		}
 		provedOnNodes(t, "1.15.12", "1.36.3",
-			"on a real host the modern side's units of systemd become static pods and units again, and its certificates "+
-				"are replaced and put back, by fusionctl transition, killed meanwhile: the pods of both sides keep their "+
-				"containers")
+			"on a real host the modern side's units of systemd become static pods and units again, and its "+
+				"certificates are replaced and put back, by fusionctl transition, killed meanwhile: the pods of both "+
+				"sides keep their containers")
 	}, fusionctlEnv)
 }
 
