@@ -167,8 +167,8 @@ func TestEveryAnnotationIsSpelled(t *testing.T) {
 				value, set := fieldAt(owner, row.Field)
 				lost := len(losses) > 0
 				if there != (heeded || !has) || set != (!heeded && has) || lost != (!heeded && !has) {
-					t.Errorf("%s of %s for %s, which heeds it: %t, and the field: %t; it stays: %t, the field is set: %t, "+
-						"lost: %v", name, kind, minor, heeded, has, there, set, losses)
+					t.Errorf("%s of %s for %s, which heeds it: %t, and the field: %t; it stays: %t, "+
+						"the field is set: %t, lost: %v", name, kind, minor, heeded, has, there, set, losses)
 				}
 				if set && !sameJSONValue(value, decoded(t, says.field)) {
 					t.Errorf("%s of %s for %s: the field is %v, want %s", name, kind, minor, value, says.field)

@@ -51,7 +51,8 @@ type Options struct {
 type Holding interface {
 	// Take is told of a piece of the text of an event when it has been read. Its error ends the watch.
 	Take(text []byte) error
-	// End is called when nothing of the event is held any more. It is not of one in the midst of which the watch is closed.
+	// End is called when nothing of the event is held any more. It is not of one in the midst of which the watch is
+	// closed.
 	End()
 }
 

@@ -30,54 +30,108 @@ const workload = `{"apiVersion":%q,"kind":"Deployment","metadata":{"name":"web-%
 	`"readinessProbe":{"httpGet":{"path":"/","port":"http"}},"volumeMounts":[{"name":"t","mountPath":"/tmp"}]}],` +
 	`"volumes":[{"name":"t","emptyDir":{}}]}}}}` + "\n"
 
-// BenchmarkValidated tells what a Deployment costs that is converted and validated, in times of what decoding and
-// encoding it alone does; and a large definition, and an Ingress of many paths. The limit is what Kubernetes' own
-// functions take for that: decoding, encoding, and of the result reading it as a type, defaulting and validating it;
-// unvalidated is what the rest takes: the conversion, its losses, and the text. Definitions stay below the limit, for
-// what is plain in them is not handed to these functions.
+// costs are inputs of conversions, and how many times what decoding and encoding take their conversion may take beside
+// validation. The bounds are wider than what was measured, for machines that do other things meanwhile.
+func costs() []cost {
+	deployments := func(version, selector string) []byte {
+		var text bytes.Buffer
+		for i := range 300 {
+			fmt.Fprintf(&text, workload, version, i, selector)
+		}
+		return text.Bytes()
+	}
+	const selector = `"selector":{"matchLabels":{"app":"web"}},`
+	return []cost{
+		{"current", deployments("apps/v1", selector), 2.2},
+		{"converted", deployments("extensions/v1beta1", selector), 4},
+		{"completed", deployments("extensions/v1beta1", ""), 4},
+		{"definition of v1", []byte(definition("apiextensions.k8s.io/v1", 820<<10)), 3},
+		{"definition of v1beta1", []byte(definition("apiextensions.k8s.io/v1beta1", 820<<10)), 3.4},
+		{"ingress without path types", []byte(ingress(4000)), 5},
+	}
+}
+
+type cost struct {
+	name  string
+	text  []byte
+	limit float64
+}
+
+// spent is what one input takes of a processor.
+type spent struct {
+	alone     time.Duration // decoding the input and encoding the result
+	converted time.Duration // as the command does it, with validation
+	judged    time.Duration // what Kubernetes takes to read the result as a type, default and validate it
+	unjudged  time.Duration // converting without validation
+}
+
+// unvalidated is the conversion without validation. What is read of an object for its defaults is what is validated: so
+// what is left of the whole without validation is less than what converting takes that does not validate, but for
+// definitions, of which not all is handed to validation.
+func (s spent) unvalidated() time.Duration {
+	if rest := s.converted - s.judged; rest > s.alone {
+		return min(rest, s.unjudged)
+	}
+	return s.unjudged
+}
+
+func (s spent) times(of time.Duration) float64 { return float64(of) / float64(s.alone) }
+
+// measured is the least of some rounds.
+func measured(tb testing.TB, c *convert.Converter, minor kubever.Minor, text []byte, more func() bool) spent {
+	s := spent{time.Hour, time.Hour, time.Hour, time.Hour}
+	results := convertText(tb, c, minor, text)
+	for more() {
+		start := processorTime(tb)
+		readAndWrite(tb, text, results)
+		read := processorTime(tb)
+		results = convertText(tb, c, minor, text)
+		converted := processorTime(tb)
+		judgeAll(tb, c, results)
+		judged := processorTime(tb)
+		convertUnjudged(tb, c, minor, text)
+		s = spent{min(s.alone, read-start), min(s.converted, converted-read), min(s.judged, judged-converted),
+			min(s.unjudged, processorTime(tb)-judged)}
+	}
+	return s
+}
+
+// BenchmarkValidated tells what objects cost that are converted and validated, in times of what decoding them and
+// encoding the results does. The limit is what Kubernetes' own functions take for that: decoding, encoding, and of the
+// result reading it as a type, defaulting and validating it; unvalidated is what the rest takes: decoding, the
+// conversion, its losses, and the text. Definitions stay below the limit, for what is plain in them is not handed to
+// these functions.
 func BenchmarkValidated(b *testing.B) {
 	c, err := convert.New()
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, test := range []struct{ name, version, selector string }{
-		{"current", "apps/v1", `"selector":{"matchLabels":{"app":"web"}},`},
-		{"converted", "extensions/v1beta1", `"selector":{"matchLabels":{"app":"web"}},`},
-		{"completed", "extensions/v1beta1", ""},
-	} {
-		var text bytes.Buffer
-		for i := range 1000 {
-			fmt.Fprintf(&text, workload, test.version, i, test.selector)
+	for _, test := range costs() {
+		for _, minor := range []kubever.Minor{10, 15, 36} {
+			b.Run(test.name+" for "+minor.String(), func(b *testing.B) {
+				s := measured(b, c, minor, test.text, b.Loop)
+				b.ReportMetric(float64(s.converted.Microseconds())/1000, "ms")
+				b.ReportMetric(s.times(s.converted), "times")
+				b.ReportMetric(1+s.times(s.judged), "limit-times")
+				b.ReportMetric(s.times(s.unvalidated()), "times-unvalidated")
+			})
 		}
-		benchmarkBeside(b, c, test.name, text.Bytes())
 	}
-	benchmarkBeside(b, c, "definition of v1", []byte(definition("apiextensions.k8s.io/v1", 820<<10)))
-	benchmarkBeside(b, c, "definition of v1beta1", []byte(definition("apiextensions.k8s.io/v1beta1", 820<<10)))
-	benchmarkBeside(b, c, "ingress without path types", []byte(ingress(4000)))
 }
 
-// benchmarkBeside measures the conversion of a text for releases beside decoding and encoding it.
-func benchmarkBeside(b *testing.B, c *convert.Converter, name string, text []byte) {
-	for _, minor := range []kubever.Minor{10, 15, 36} {
-		b.Run(name+" for "+minor.String(), func(b *testing.B) {
-			alone, converted, judged, unjudged := time.Hour, time.Hour, time.Hour, time.Hour
-			for b.Loop() {
-				start := processorTime(b)
-				readAndWrite(b, text)
-				middle := processorTime(b)
-				results := convertText(b, c, minor, text)
-				end := processorTime(b)
-				judgeAll(b, c, results)
-				alone, converted = min(alone, middle-start), min(converted, end-middle)
-				last := processorTime(b)
-				convertUnjudged(b, c, minor, text)
-				judged, unjudged = min(judged, last-end), min(unjudged, processorTime(b)-last)
-			}
-			b.ReportMetric(float64(converted.Microseconds())/1000, "ms")
-			b.ReportMetric(float64(converted)/float64(alone), "times")
-			b.ReportMetric(1+float64(judged)/float64(alone), "limit-times")
-			b.ReportMetric(float64(unjudged)/float64(alone), "times-unvalidated")
-		})
+// Beside the validation by Kubernetes' own functions, whose cost is theirs, conversions stay within bounds.
+func TestConversionsCostLittleBesideValidation(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range costs() {
+		rounds := 0
+		s := measured(t, c, kubever.Library, test.text, func() bool { rounds++; return rounds <= 4 })
+		if ratio := s.times(s.unvalidated()); ratio > test.limit {
+			t.Errorf("%s: %.2f times what decoding and encoding take (%v), without validation; want at most %.1f",
+				test.name, ratio, s.alone, test.limit)
+		}
 	}
 }
 
@@ -183,8 +237,9 @@ func processorTime(tb testing.TB) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// readAndWrite does with a text what has to be done to convert nothing.
-func readAndWrite(tb testing.TB, text []byte) {
+// readAndWrite decodes a text, and encodes what became of its objects.
+func readAndWrite(tb testing.TB, text []byte, results []*unstructured.Unstructured) {
+	next := 0
 	for part, err := range manifest.Parts(bytes.NewReader(text)) {
 		if err != nil {
 			tb.Fatal(err)
@@ -194,7 +249,8 @@ func readAndWrite(tb testing.TB, text []byte) {
 		}
 		object, err := part.Decode()
 		if err == nil && object != nil {
-			_, err = object.Rewrite(object.Value)
+			_, err = object.Rewrite(results[next].Object)
+			next++
 		}
 		if err != nil {
 			tb.Fatal(err)

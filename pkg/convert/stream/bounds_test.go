@@ -271,6 +271,32 @@ func TestLargeInputIsLinear(t *testing.T) {
 	}
 }
 
+// Objects of 3 MB, twice what servers store, are converted like others, and written whole.
+func TestObjectsOfThreeMegabytes(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range large {
+		text := test.text(3 << 20)
+		s := New(c, Options{Choose: ForMinor(c, test.minor), Minor: test.minor, Format: Same})
+		made := 0
+		err := s.Convert(t.Context(), "", bytes.NewReader(text), func(r Result) error {
+			if r.Err != nil || r.Object == nil {
+				return r.Err
+			}
+			made++
+			if len(r.Text) < len(text)/2 {
+				t.Errorf("%s: %d bytes become %d", test.name, len(text), len(r.Text))
+			}
+			return nil
+		})
+		if err != nil || made != 1 {
+			t.Errorf("%s: %d objects of %d bytes, want 1: %v", test.name, made, len(text), err)
+		}
+	}
+}
+
 // readAlone does with a text what has to be done to convert nothing: it is read, decoded, and written anew.
 func readAlone(tb testing.TB, text []byte) {
 	for part, err := range manifest.Parts(bytes.NewReader(text)) {

@@ -311,8 +311,8 @@ func (c *Check) applied(object *unstructured.Unstructured) *unstructured.Unstruc
 	text := object.GetAnnotations()["kubectl.kubernetes.io/last-applied-configuration"]
 	applied := &unstructured.Unstructured{}
 	// No server stores as many objects as there may be in a file.
-	if text == "" || strings.Count(text, "{") > 100_000 || json.Unmarshal([]byte(text), &applied.Object) != nil || applied.GetKind() == "" ||
-		applied.GroupVersionKind() == object.GroupVersionKind() {
+	if text == "" || strings.Count(text, "{") > 100_000 || json.Unmarshal([]byte(text), &applied.Object) != nil ||
+		applied.GetKind() == "" || applied.GroupVersionKind() == object.GroupVersionKind() {
 		return nil
 	}
 	return applied
