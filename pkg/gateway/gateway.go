@@ -345,7 +345,7 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 		if err != nil {
 			return err
 		}
-		t.end(leave)
+		t.end(g.seats.lend(leave))
 	}
 	if c.long {
 		ctx, cancel := context.WithCancel(r.Context())

@@ -20,6 +20,7 @@ import (
 type seats struct {
 	limit int
 	wait  time.Duration // how long a request waits
+	slow  time.Duration // how long it has its seat
 
 	mu                sync.Mutex
 	taken, components int
@@ -36,7 +37,23 @@ type waiter struct {
 // seatWait is how long a request waits, as at API servers: a quarter of the time that they have for one.
 const seatWait = 15 * time.Second
 
-func newSeats(limit int) *seats { return &seats{limit: limit, wait: seatWait, of: map[string]int{}} }
+// seatSlow is how long a request has its seat: less than others wait. One that takes longer is no work for the gateway,
+// it waits for a side, or for a client that sends and reads slowly: it stays one of those of its user alone.
+const seatSlow = 5 * time.Second
+
+func newSeats(limit int) *seats {
+	return &seats{limit: limit, wait: seatWait, slow: seatSlow, of: map[string]int{}}
+}
+
+// lend is leave, which is called when the request has had its seat for long, too.
+func (s *seats) lend(leave func()) func() {
+	leave = sync.OnceFunc(leave)
+	late := time.AfterFunc(s.slow, leave)
+	return func() {
+		late.Stop()
+		leave()
+	}
+}
 
 // kept is how many seats others than components leave free.
 func (s *seats) kept() int { return s.limit / 10 }

@@ -193,3 +193,59 @@ func TestAFloodStarvesNoOther(t *testing.T) {
 	cancel()
 	all.Wait()
 }
+
+// Requests that wait for a side, or for their client, are in no other user's way: a few users could hold all seats by
+// them.
+func TestSlowRequestsLeaveTheirSeats(t *testing.T) {
+	x := newFixture(t, func(o *Options) { o.InFlight = 2 })
+	x.gateway.seats.slow = time.Millisecond
+	hang, hanging := make(chan struct{}), make(chan struct{}, 2)
+	x.modern.page("GET /api/v1/namespaces/a/pods", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Remote-User") != "bob" {
+			hanging <- struct{}{}
+			<-hang
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","items":[]}`)
+	})
+	x.legacy.pages["GET /api/v1/namespaces/a/pods"] = x.modern.pages["GET /api/v1/namespaces/a/pods"]
+	get := func(who string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+"/api/v1/namespaces/a/pods", nil)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		r.Header.Set("Test-Certificate", who)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	var all sync.WaitGroup
+	for _, who := range []string{"mallory", "trudy"} {
+		all.Go(func() {
+			if code := get(who); code != http.StatusOK {
+				t.Errorf("%s: %d", who, code)
+			}
+		})
+		<-hanging
+	}
+	if code := get("bob"); code != http.StatusOK {
+		t.Errorf("bob: %d, while two requests of others wait for a side", code)
+	}
+	close(hang)
+	all.Wait()
+	taken := func() int {
+		x.gateway.seats.mu.Lock()
+		defer x.gateway.seats.mu.Unlock()
+		return x.gateway.seats.taken
+	}
+	for deadline := time.Now().Add(time.Minute); taken() != 0; time.Sleep(time.Millisecond) { // handlers end
+		if time.Now().After(deadline) {
+			t.Fatalf("%d seats are taken after all", taken())
+		}
+	}
+}

@@ -178,8 +178,9 @@ const limitMoved = 1000
 // says something by saying nothing.
 func (c *call) fieldByField(part, out map[string]any, to schema.GroupVersionKind) (implied [][]string, err error) {
 	before, after := map[string]field{}, map[string]field{}
-	fieldsIn(part, nil, before)
-	fieldsIn(out, nil, after)
+	if names := limitNames; !fieldsIn(part, nil, before, &names) || !fieldsIn(out, nil, after, &names) {
+		return nil, c.unfaithful("server-side apply: the paths of all fields have more than %d names", limitNames)
+	}
 	gone, come := apart(before, after), apart(after, before)
 	if len(gone)+len(come) == 0 {
 		return nil, nil
@@ -196,8 +197,10 @@ func (c *call) fieldByField(part, out map[string]any, to schema.GroupVersionKind
 			}
 		}
 		converted, _, err := c.convert(alone, to)
-		fields := map[string]field{}
-		fieldsIn(converted, nil, fields)
+		fields, names := map[string]field{}, limitNames
+		if err == nil && !fieldsIn(converted, nil, fields, &names) {
+			err = fmt.Errorf("more than %d names", limitNames)
+		}
 		return fields, err
 	}
 	nothing, err := becomes(nil, nil)
@@ -292,19 +295,28 @@ func (f field) empty() bool {
 	return false
 }
 
-// fieldsIn collects the fields of an object but those that name its kind.
-func fieldsIn(object map[string]any, at []string, into map[string]field) {
+// limitNames bounds the names in the paths of all fields: a hundred thousand fields that are nested in ten thousand
+// objects have a thousand million.
+const limitNames = 1 << 20
+
+// fieldsIn collects the fields of an object but those that name its kind; false when their paths have more names than
+// are left.
+func fieldsIn(object map[string]any, at []string, into map[string]field, left *int) bool {
 	for name, value := range object {
 		if len(at) == 0 && (name == "apiVersion" || name == "kind") {
 			continue
 		}
+		if *left -= len(at) + 1; *left < 0 {
+			return false
+		}
 		here := append(slices.Clone(at), name)
-		if inner, ok := value.(map[string]any); ok && len(inner) > 0 {
-			fieldsIn(inner, here, into)
-		} else {
+		if inner, ok := value.(map[string]any); !ok || len(inner) == 0 {
 			into[strings.Join(here, "\x00")] = field{here, value}
+		} else if !fieldsIn(inner, here, into, left) {
+			return false
 		}
 	}
+	return true
 }
 
 // apart lists the fields that the others do not have, or have with another value.
