@@ -73,10 +73,11 @@ type both struct {
 	memory *webserver.Reservation
 }
 
-// accepts is the form in which the client is answered: a Table where both sides answer with one. Metadata alone is made
-// here of what a side does not answer with so.
+// accepts is the form in which the client is answered. Tables and metadata alone are made here of what a side does not
+// answer with so, but for Tables of watches.
 func (b *both) accepts() (string, error) {
-	return accept(b.r, b.transforms(pair.Legacy) && b.transforms(pair.Modern), true)
+	tables := b.info.Verb != "watch" || b.transforms(pair.Legacy) && b.transforms(pair.Modern)
+	return accept(b.r, tables, true)
 }
 
 // transforms reports whether the side answers with Tables and metadata alone.
@@ -89,9 +90,14 @@ func (b *both) reduces(name pair.Side, form string) bool {
 	return isMetadata(form) && !b.transforms(name)
 }
 
+// makesTable reports whether a Table is to be made of what the side answers with.
+func (b *both) makesTable(name pair.Side, form string) bool {
+	return strings.Contains(form, tableForm) && !b.transforms(name)
+}
+
 // formOf is the form in which a side is queried for what the client gets in the form.
 func (b *both) formOf(name pair.Side, form string) string {
-	if b.reduces(name, form) {
+	if b.reduces(name, form) || b.makesTable(name, form) {
 		return "application/json"
 	}
 	return form
@@ -141,8 +147,8 @@ func (b *both) list(w http.ResponseWriter) error {
 	}
 	w.Header().Set("Content-Type", form)
 	w.Header().Set("Cache-Control", "no-cache, private")
-	if strings.Contains(form, "as=Table") {
-		return b.tables(w, names, ask, token)
+	if strings.Contains(form, tableForm) {
+		return b.tables(w, names, form, ask, token)
 	}
 	return b.stream(w, names, form, ask, token)
 }
@@ -195,7 +201,8 @@ func (b *both) parts(form string) (names []pair.Side, ask func(pair.Side) questi
 }
 
 // tables merges the Tables of both sides, which are held whole: what columns there are says each of them.
-func (b *both) tables(w http.ResponseWriter, names []pair.Side, ask func(pair.Side) question, token merge.Token) error {
+func (b *both) tables(w http.ResponseWriter, names []pair.Side, form string, ask func(pair.Side) question,
+	token merge.Token) error {
 	answers, errs := b.each(names, ask, limitListBytes)
 	tables := make([]*merge.Table, 0, len(names))
 	for _, name := range names {
@@ -205,6 +212,12 @@ func (b *both) tables(w http.ResponseWriter, names []pair.Side, ask func(pair.Si
 		a := answers[name]
 		if a.code != http.StatusOK {
 			return b.partly(a)
+		}
+		if b.makesTable(name, form) {
+			var err error
+			if a.body, err = b.tabled(a.body); err != nil {
+				return unreachable(name, err)
+			}
 		}
 		text, err := merge.ReadText(a.body)
 		if err != nil {

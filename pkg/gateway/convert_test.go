@@ -448,9 +448,4 @@ func TestMetadataOfOldSides(t *testing.T) {
 			t.Errorf("an event: %v, %v", e.Object, err)
 		}
 	}
-	// A Table there is not.
-	x.legacy.say("GET "+collection, http.StatusOK, emptyList)
-	x.modern.say("GET "+collection, http.StatusOK, emptyList)
-	x.wants("GET", collection, "", http.StatusOK, "DeploymentList",
-		"Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
 }

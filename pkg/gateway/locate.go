@@ -44,6 +44,9 @@ func (b *both) locate(form string, uid string, must bool) (*place, error) {
 			if err == nil && b.reduces(name, form) {
 				a.body, err = merge.MetadataAlone(a.body)
 			}
+			if err == nil && b.makesTable(name, form) {
+				a.body, err = b.tabled(a.body)
+			}
 			if err != nil {
 				return nil, unreachable(name, err)
 			}

@@ -503,7 +503,9 @@ func (g *gatewayed) worksConverted(t *testing.T, stored string) {
 		return d
 	}
 	read()
-	says(t, g.ok("", "get", "deployments"), "NAME", "old", "new")
+	// A side before 1.15 makes no Tables.
+	says(t, g.ok("", "get", "deployments"), "NAME", "READY", "UP-TO-DATE", "old", "new")
+	says(t, g.ok("", "get", "deployment", "old", "-o", "wide"), "READY", "example.test/c", "app=old")
 	says(t, g.ok("", "get", "deployment", "old", "-o", "yaml"), "apiVersion: apps/v1\n",
 		"kubefusion.dev/side: legacy")
 	says(t, g.ok("", "describe", "deployment", "old"), "example.test/c")

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/kubernetes/pkg/printers"
+	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
+
+	"github.com/kubefusion/fusionctl/internal/webserver"
+)
+
+// tableForm begins the parameters of a form that is a Table.
+const tableForm = "as=Table"
+
+// columns make the rows of built-in kinds, as the API server of Kubernetes 1.36 does.
+var columns = sync.OnceValue(func() *printers.HumanReadableGenerator {
+	return printers.NewTableGenerator().With(printersinternal.AddHandlers)
+})
+
+// tabled makes a Table of an object or a list, of a side that makes none itself. What it takes is held in the memory of
+// the request.
+func (b *both) tabled(body []byte) ([]byte, error) {
+	const copies = 3 // its values, the internal ones, and the rows
+	if err := b.memory.Grow(b.r.Context(), copies*webserver.DecodedBytes(body)); err != nil {
+		return nil, unread(err)
+	}
+	var whole map[string]any
+	if err := utiljson.Unmarshal(body, &whole); err != nil {
+		return nil, err
+	}
+	of := &unstructured.Unstructured{Object: whole}
+	gvk := of.GroupVersionKind()
+	objects := []any{whole}
+	table := metav1.Table{Rows: []metav1.TableRow{}}
+	table.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
+	table.ResourceVersion = of.GetResourceVersion()
+	if items, list := whole["items"].([]any); list || strings.HasSuffix(gvk.Kind, "List") && whole["items"] == nil {
+		objects, gvk.Kind = items, strings.TrimSuffix(gvk.Kind, "List")
+		table.Continue = of.GetContinue()
+		table.RemainingItemCount = of.GetRemainingItemCount()
+	}
+	for i, value := range objects {
+		fields, ok := value.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("items[%d]: want an object", i)
+		}
+		if err := b.addRow(&table, &unstructured.Unstructured{Object: fields}, gvk); err != nil {
+			return nil, fmt.Errorf("items[%d]: %w", i, err)
+		}
+	}
+	if table.ColumnDefinitions == nil { // of no objects
+		empty := &unstructured.Unstructured{Object: map[string]any{}}
+		none := metav1.Table{}
+		if err := b.addRow(&none, empty, gvk); err != nil {
+			return nil, err
+		}
+		table.ColumnDefinitions = none.ColumnDefinitions
+	}
+	return json.Marshal(table)
+}
+
+// addRow adds the row of an object, and the columns where it is the first.
+func (b *both) addRow(table *metav1.Table, object *unstructured.Unstructured, gvk schema.GroupVersionKind) error {
+	object.SetGroupVersionKind(gvk) // servers leave it out of the items of lists
+	made, err := b.rowOf(object)
+	if err != nil {
+		return err
+	}
+	if table.ColumnDefinitions == nil {
+		table.ColumnDefinitions = made.ColumnDefinitions
+	}
+	for _, row := range made.Rows {
+		row.Object = runtime.RawExtension{}
+		switch b.query.Get("includeObject") {
+		case string(metav1.IncludeNone):
+		case string(metav1.IncludeObject):
+			row.Object.Object = object
+		default:
+			row.Object.Object = &unstructured.Unstructured{Object: map[string]any{"kind": metadataForm,
+				"apiVersion": metav1.SchemeGroupVersion.String(), "metadata": object.Object["metadata"]}}
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	return nil
+}
+
+// rowOf is a Table of one object: that of an API server for a built-in kind, its name and age for others.
+func (b *both) rowOf(object *unstructured.Unstructured) (*metav1.Table, error) {
+	internal, native, err := b.messages.Internal(object)
+	if err != nil {
+		return nil, err
+	}
+	if native {
+		if made, err := columns().GenerateTable(internal, printers.GenerateOptions{Wide: true}); err == nil {
+			return made, nil
+		}
+	}
+	age := "<unknown>"
+	if created := object.GetCreationTimestamp(); !created.IsZero() {
+		age = duration.HumanDuration(time.Since(created.Time))
+	}
+	return &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Name", Type: "string",
+		Format: "name", Description: "Name of the object"}, {Name: "Age", Type: "string", Description: "Age of the object"}},
+		Rows: []metav1.TableRow{{Cells: []any{object.GetName(), age}}}}, nil
+}

@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// A Table has the objects of a side that makes none, in the columns of the API servers of today.
+func TestTablesOfASideThatMakesNone(t *testing.T) {
+	x, _ := converted(t)
+	release, err := kubever.Parse("1.6.13")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.gateway.at(pair.Legacy).says(release)
+	const listed = `{"kind":"DeploymentList","apiVersion":"extensions/v1beta1","metadata":{"resourceVersion":"7"},
+		"items":[%s]}`
+	item := strings.Replace(strings.Replace(oldDeployment("extensions/v1beta1"), `"kind":"Deployment","apiVersion":
+		"extensions/v1beta1",`, "", 1), `"uid":"u"`, `"uid":"u","resourceVersion":"5"`, 1)
+	item = strings.Replace(item, `,"strange":{"revision":2}`, "", 1)
+	x.legacy.page("GET "+older, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "as=") { // 1.6 refuses what it does not know
+			status(w, http.StatusNotAcceptable, "NotAcceptable")
+			return
+		}
+		items := item
+		if r.URL.Query().Get("labelSelector") != "" {
+			items = ""
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, listed, items)
+	})
+	x.modern.page("GET "+collection, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},
+			"columnDefinitions":[{"name":"Name","type":"string","format":"name"},{"name":"Ready","type":"string"}],
+			"rows":[{"cells":["new","1/1"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",
+			"metadata":{"name":"new","namespace":"a","uid":"v","resourceVersion":"6"}}}]}`)
+	})
+	const form = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+	table := func(path string) (table metav1.Table, sides []string) {
+		t.Helper()
+		text := x.wants("GET", path, "", http.StatusOK, `"kind":"Table"`, form)
+		if err := json.Unmarshal([]byte(text), &table); err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range table.Rows {
+			var object metav1.PartialObjectMetadata
+			if len(row.Object.Raw) > 0 {
+				if err := json.Unmarshal(row.Object.Raw, &object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sides = append(sides, object.Kind+" "+object.Name+" "+object.Annotations["kubefusion.dev/side"]+" "+
+				object.ResourceVersion)
+		}
+		return table, sides
+	}
+	cell := func(table metav1.Table, row int, column string) any {
+		t.Helper()
+		for i, c := range table.ColumnDefinitions {
+			if c.Name == column {
+				return table.Rows[row].Cells[i]
+			}
+		}
+		t.Fatalf("no column %s in %v", column, table.ColumnDefinitions)
+		return nil
+	}
+	for _, path := range []string{collection, older} {
+		got, objects := table(path)
+		if diff := cmp.Diff([]string{"PartialObjectMetadata new modern m6", "PartialObjectMetadata old legacy l5"},
+			objects); diff != "" {
+			t.Fatalf("GET %s (-want +got):\n%s", path, diff)
+		}
+		for column, want := range map[string][2]any{"Name": {"new", "old"}, "Ready": {"1/1", "0/1"},
+			"Images": {"<unknown>", "i,j"}} {
+			for row := range want {
+				if got := cell(got, row, column); got != want[row] {
+					t.Errorf("GET %s: row %d has %s %v, want %v", path, row, column, got, want[row])
+				}
+			}
+		}
+	}
+	if _, objects := table(collection + "?includeObject=Object"); !strings.HasPrefix(objects[1], "Deployment old") {
+		t.Errorf("with whole objects: %v", objects)
+	}
+	if none, _ := table(collection + "?labelSelector=a%3Db"); len(none.Rows) != 1 || len(none.ColumnDefinitions) < 3 {
+		t.Errorf("of none on the legacy side: %v", none)
+	}
+	got, objects := table(collection + "/old")
+	if len(objects) != 1 || objects[0] != "PartialObjectMetadata old legacy l5" || cell(got, 0, "Up-to-date") != 0.0 {
+		t.Errorf("by name: %v, %v", objects, got)
+	}
+}
+
+// A kind that Kubernetes does not have has its name and age.
+func TestTablesOfCustomResources(t *testing.T) {
+	x, _, _ := pizzeria(t)
+	release, err := kubever.Parse("1.10.13")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.gateway.at(pair.Legacy).says(release)
+	const v1 = restaurant + "/v1" + pizzas
+	x.modern.say("GET "+v1+"/margherita", http.StatusNotFound, "{}")
+	x.wants("GET", v1+"/margherita", "", http.StatusOK, `"cells":["margherita",`,
+		"Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+}
