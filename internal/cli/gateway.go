@@ -131,7 +131,8 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	}
 	if req.options.DiscoveryInterval <= 0 || req.options.Requests <= 0 || req.options.Watches <= 0 ||
 		req.options.InFlight <= 0 {
-		return usagef("--discovery-interval, --user-requests, --user-watches and --max-requests-inflight: want more than 0")
+		return usagef("--discovery-interval, --user-requests, --user-watches and --max-requests-inflight: " +
+			"want more than 0")
 	}
 	if address := req.serving.metricsListen; address != "" && !loopback(address) {
 		return usagef("--metrics-listen %q: want an address on loopback, since metrics are served without TLS", address)

@@ -109,7 +109,8 @@ func (b *both) rowOf(object *unstructured.Unstructured) (*metav1.Table, error) {
 	if created := object.GetCreationTimestamp(); !created.IsZero() {
 		age = duration.HumanDuration(time.Since(created.Time))
 	}
-	return &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Name", Type: "string",
-		Format: "name", Description: "Name of the object"}, {Name: "Age", Type: "string", Description: "Age of the object"}},
+	return &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object"},
+		{Name: "Age", Type: "string", Description: "Age of the object"}},
 		Rows: []metav1.TableRow{{Cells: []any{object.GetName(), age}}}}, nil
 }
