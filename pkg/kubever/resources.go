@@ -90,6 +90,32 @@ func decodeAPI() []APIResource {
 	return resources
 }
 
+// ByNameAlone reports whether API servers of the minor turn a version on by its own name in --runtime-config, and by
+// nothing else that is written there: api/all, api/alpha and the like do not reach it.
+func ByNameAlone(gv schema.GroupVersion, m Minor) bool {
+	return slices.ContainsFunc(byNameTable(), func(v during[schema.GroupVersion]) bool {
+		return v.value == gv && v.minors.Has(m)
+	})
+}
+
+var byNameTable = sync.OnceValue(decodeByName)
+
+func decodeByName() (versions []during[schema.GroupVersion]) {
+	for _, r := range readTable("api-by-name.tsv", 3) {
+		v := during[schema.GroupVersion]{r.ranges(1), r.groupVersion(0)}
+		for _, a := range apiTable() {
+			if a.GroupVersion == v.value && overlap(v.minors, a.DefaultOn) {
+				r.fail("%s is on by default in one of these minors", v.value)
+			}
+		}
+		if r.text(2) == "" {
+			r.fail("want to know why")
+		}
+		versions = append(versions, v)
+	}
+	return versions
+}
+
 type resourceIndex struct {
 	byKey           []Resource // sorted by Key
 	byGroupResource map[schema.GroupResource]int

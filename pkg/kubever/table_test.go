@@ -16,6 +16,7 @@ var decoders = map[string]func(){
 	"admission.tsv":            func() { decodeAdmission() },
 	"allocators.tsv":           func() { decodeAllocators() },
 	"api.tsv":                  func() { decodeAPI() },
+	"api-by-name.tsv":          func() { decodeByName() },
 	"authorization.tsv":        func() { decodeAuthorization() },
 	"annotations.tsv":          func() { decodeAnnotations() },
 	"behaviours.tsv":           func() { decodeBehaviours() },

@@ -151,7 +151,11 @@ func (s *APIServers) Setting(gvr schema.GroupVersionResource) (on, given bool) {
 	case strings.Contains(gvr.Version, "beta"):
 		maturity = "api/beta"
 	}
-	for _, key := range []string{gv + "/" + gvr.Resource, gv, maturity, "api/all"} {
+	keys := []string{gv + "/" + gvr.Resource, gv, maturity, "api/all"}
+	if kubever.ByNameAlone(gvr.GroupVersion(), s.Version.Minor) {
+		keys = keys[:2]
+	}
+	for _, key := range keys {
 		if on, given := s.RuntimeConfig[key]; given {
 			return on, true
 		}

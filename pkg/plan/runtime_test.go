@@ -181,8 +181,11 @@ func TestRuntimeHasTheArgumentsThatAnswersDependOn(t *testing.T) {
 func TestTurnsOff(t *testing.T) {
 	for _, tc := range []struct {
 		settings string
-		off, on  []string // group/version/resource
+		off, on  []string // group/version/resource, of 1.20
 	}{
+		{settings: "api/all=false", off: []string{"discovery.k8s.io/v1beta1/endpointslices"},
+			on: []string{"discovery.k8s.io/v1alpha1/endpointslices"}}, // which such a word does not reach
+		{settings: "discovery.k8s.io/v1alpha1=false", off: []string{"discovery.k8s.io/v1alpha1/endpointslices"}},
 		{settings: "", on: []string{"apps/v1/deployments", "/v1/pods", "batch/v2alpha1/cronjobs"}},
 		{settings: "apps/v1=false", off: []string{"apps/v1/deployments"}, on: []string{"apps/v1beta1/deployments"}},
 		{settings: "api/all=false,api/v1=true", off: []string{"apps/v1/deployments"}, on: []string{"/v1/pods"}},
@@ -193,7 +196,7 @@ func TestTurnsOff(t *testing.T) {
 		{settings: "extensions/v1beta1=false,extensions/v1beta1/ingresses=true",
 			off: []string{"extensions/v1beta1/replicasets"}, on: []string{"extensions/v1beta1/ingresses"}},
 	} {
-		servers := plan.APIServers{RuntimeConfig: map[string]bool{}}
+		servers := plan.APIServers{Version: kubever.Version{Minor: 20}, RuntimeConfig: map[string]bool{}}
 		for setting := range strings.SplitSeq(tc.settings, ",") {
 			key, value, _ := strings.Cut(setting, "=")
 			servers.RuntimeConfig[key] = value == "true"

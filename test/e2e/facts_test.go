@@ -37,13 +37,25 @@ func TestReleaseShowsAndWritesWhatTheFactsSay(t *testing.T) {
 		t.Run(minor.String()+" with everything on", func(t *testing.T) {
 			t.Parallel()
 			r := rig.New(t)
-			args := append(r.APIServerArgs(minor, r.StartEtcd("core")), "--runtime-config=api/all=true",
+			args := append(r.APIServerArgs(minor, r.StartEtcd("core")), "--runtime-config="+allVersions(minor),
 				"--feature-gates="+allGates(minor))
 			server := r.StartAPIServer("apiserver", minor, args)
 			server.WaitReady()
 			checkDiscovery(t, server, func(a kubever.APIResource) bool { return a.In(minor) })
 		})
 	}
+}
+
+// allVersions turns on every version of the API: by one word, and by its name each that this does not reach.
+func allVersions(minor kubever.Minor) string {
+	words := []string{"api/all=true"}
+	for _, a := range kubever.APIResources(minor) {
+		if word := a.GroupVersion.String() + "=true"; kubever.ByNameAlone(a.GroupVersion, minor) &&
+			!slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, ",")
 }
 
 // allGates turns every alpha and beta feature on.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -130,9 +131,14 @@ func (p *Process) started(log io.Writer) (*exec.Cmd, error) {
 // API server computes at its start is the collection of memory.
 var collection = []string{"GOGC=400", "GOMEMLIMIT=768MiB"}
 
+// ofRelease is what the rig adds to a program's name. Releases have none, and clients call themselves by it: in user
+// agents, and as managers of fields.
+var ofRelease = regexp.MustCompile(`-1\.\d+$`)
+
 // startLocked starts the program. The caller holds the mutex.
 func (p *Process) startLocked(log io.Writer) (*exec.Cmd, error) {
 	command := exec.Command(p.program, p.args...)
+	command.Args[0] = ofRelease.ReplaceAllString(p.program, "")
 	command.Dir = p.rig.dir // old servers write below the working folder
 	command.Env = []string{"HOME=" + p.rig.dir, "TMPDIR=" + p.rig.dir, "PATH=" + os.Getenv("PATH")}
 	command.Env = slices.Concat(command.Env, collection, p.env)
