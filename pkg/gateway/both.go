@@ -467,7 +467,7 @@ func (b *both) change(w http.ResponseWriter) error {
 	default:
 		return err
 	}
-	if err := b.heedsDryRun(b.query, deletion, target); err != nil {
+	if err := b.heedsOptions(b.query, deletion, target); err != nil {
 		return err
 	}
 	if len(body) > 0 {
@@ -536,7 +536,7 @@ func (b *both) create(w http.ResponseWriter) error {
 		return badRequest("the object: %v", err)
 	}
 	target := b.options.Create
-	if err := b.heedsDryRun(b.query, nil, target); err != nil {
+	if err := b.heedsOptions(b.query, nil, target); err != nil {
 		return err
 	}
 	if name := meta.Metadata.Name; name != "" {

@@ -46,7 +46,7 @@ func (b *both) deleteCollection(w http.ResponseWriter) error {
 		return err
 	}
 	for _, name := range names {
-		if err := b.heedsDryRun(b.query, body, name); err != nil {
+		if err := b.heedsOptions(b.query, body, name); err != nil {
 			return err
 		}
 	}

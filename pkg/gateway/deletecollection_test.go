@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 const accessReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -57,7 +60,12 @@ func TestCollectionsAreDeletedOnBothSides(t *testing.T) {
 	x.isOld()
 	x.wants("DELETE", collection+"?dryRun=All", "", http.StatusBadRequest, "dryRun")
 	x.wants("DELETE", collection, `{"dryRun":["All"]}`, http.StatusBadRequest, "dryRun")
+	const tied = `{"preconditions":{"resourceVersion":"l5m6"}}`
+	x.wants("DELETE", collection, tied, http.StatusBadRequest, "preconditions.resourceVersion")
+	x.legacy.say("GET "+collection+"/old", http.StatusOK, deployment("old", "u-old"))
+	x.wants("DELETE", collection+"/old", tied, http.StatusBadRequest, "preconditions.resourceVersion")
 	nothing("before both sides agree")
+	x.gateway.at(pair.Legacy).says(kubever.Version{Minor: 15})
 
 	x.wants("DELETE", collection+"?labelSelector=app%3Da&propagationPolicy=Orphan&resourceVersion=l3m4",
 		`{"preconditions":{"resourceVersion":"l5m6"}}`, http.StatusOK, `"Success"`)

@@ -490,14 +490,14 @@ func (g *Gateway) heeds(r *http.Request, subresource string, memory *webserver.R
 	var options []byte
 	// An eviction has the options of a deletion in it.
 	deletes := r.Method == http.MethodDelete || r.Method == http.MethodPost && subresource == "eviction"
-	if deletes && !query.Has("dryRun") && !g.at(name).behaves(kubever.BehaviourDryRunHeeded) {
+	if deletes && !query.Has("dryRun") && !knowsVersionsOfDeletions(g.at(name).minor()) { // older ones know no dryRun
 		var err error
 		if options, err = readAll(r.Context(), r.Body, limitOptionsBytes, memory); err != nil {
 			return unread(err)
 		}
 		r.Body = io.NopCloser(bytes.NewReader(options))
 	}
-	if err := g.heedsDryRun(query, options, name); err != nil {
+	if err := g.heedsOptions(query, options, name); err != nil {
 		return err
 	}
 	if discovery.Flag(query, "sendInitialEvents") && !g.at(name).behaves(kubever.BehaviourWatchListHeeded) {
@@ -507,9 +507,9 @@ func (g *Gateway) heeds(r *http.Request, subresource string, memory *webserver.R
 	return nil
 }
 
-// heedsDryRun refuses a dry run on a side whose version does not know it and would write. options are those of a
-// deletion.
-func (g *Gateway) heedsDryRun(query url.Values, options []byte, name pair.Side) error {
+// heedsOptions refuses what a side's version does not know: a dry run, which it would do, and the resource version that
+// what is deleted has to have. options are those of a deletion.
+func (g *Gateway) heedsOptions(query url.Values, options []byte, name pair.Side) error {
 	dry := query.Has("dryRun")
 	for _, word := range []string{"dryRun", "All", `\u`} { // JSON may spell either of them with escapes
 		dry = dry || bytes.Contains(options, []byte(word))
@@ -518,7 +518,17 @@ func (g *Gateway) heedsDryRun(query url.Values, options []byte, name pair.Side) 
 		return badRequest("%s is of version %s, which does not know dryRun and would do it", called(name),
 			g.at(name).minor())
 	}
+	if bytes.Contains(options, []byte("resourceVersion")) && !knowsVersionsOfDeletions(g.at(name).minor()) {
+		return badRequest("%s is of version %s, which does not know preconditions.resourceVersion and would delete "+
+			"what was changed since; preconditions.uid it knows", called(name), g.at(name).minor())
+	}
 	return nil
+}
+
+// knowsVersionsOfDeletions reports whether a release deletes an object only if it has the resource version that the
+// options name.
+func knowsVersionsOfDeletions(minor kubever.Minor) bool {
+	return kubever.Field("meta.v1.Preconditions", "resourceVersion").Has(minor)
 }
 
 func invalid(format string, args ...any) error {
