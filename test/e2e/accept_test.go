@@ -386,12 +386,24 @@ func (a *acceptance) result(r stream.Result) error {
 	}
 	name := (&unstructured.Unstructured{Object: got}).GetName()
 	if query == "" && name != "" { // reviews are not kept
-		if err := a.client.Call(a.t.Context(), http.MethodDelete, path+"/"+name, nil, nil); err != nil &&
-			rig.Code(err) != http.StatusNotFound {
+		return a.remove(path + "/" + name)
+	}
+	return nil
+}
+
+// remove deletes what was written, again while controllers of the server, which finalize definitions, write it too.
+func (a *acceptance) remove(path string) error {
+	var err error
+	for range 20 {
+		err = a.client.Call(a.t.Context(), http.MethodDelete, path, nil, nil)
+		switch {
+		case err == nil, rig.Code(err) == http.StatusNotFound:
+			return nil
+		case rig.Code(err) != http.StatusConflict:
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // sentBy holds that kubectl of the release, which validates objects before it sends them, has nothing against those
