@@ -49,35 +49,30 @@ func (b *both) tabled(body []byte) ([]byte, error) {
 		table.Continue = of.GetContinue()
 		table.RemainingItemCount = of.GetRemainingItemCount()
 	}
+	none, err := b.rowOf(gvk, &unstructured.Unstructured{Object: map[string]any{}})
+	if err != nil {
+		return nil, err
+	}
+	table.ColumnDefinitions = none.ColumnDefinitions
 	for i, value := range objects {
 		fields, ok := value.(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("items[%d]: want an object", i)
 		}
-		if err := b.addRow(&table, &unstructured.Unstructured{Object: fields}, gvk); err != nil {
-			return nil, fmt.Errorf("items[%d]: %w", i, err)
-		}
-	}
-	if table.ColumnDefinitions == nil { // of no objects
-		empty := &unstructured.Unstructured{Object: map[string]any{}}
-		none := metav1.Table{}
-		if err := b.addRow(&none, empty, gvk); err != nil {
-			return nil, err
-		}
-		table.ColumnDefinitions = none.ColumnDefinitions
+		b.addRow(&table, gvk, &unstructured.Unstructured{Object: fields})
 	}
 	return json.Marshal(table)
 }
 
-// addRow adds the row of an object, and the columns where it is the first.
-func (b *both) addRow(table *metav1.Table, object *unstructured.Unstructured, gvk schema.GroupVersionKind) error {
-	object.SetGroupVersionKind(gvk) // servers leave it out of the items of lists
-	made, err := b.rowOf(object)
+// addRow adds the row of an object. One that Kubernetes 1.36 cannot read has its name alone.
+func (b *both) addRow(table *metav1.Table, gvk schema.GroupVersionKind, object *unstructured.Unstructured) {
+	made, err := b.rowOf(gvk, object)
 	if err != nil {
-		return err
-	}
-	if table.ColumnDefinitions == nil {
-		table.ColumnDefinitions = made.ColumnDefinitions
+		cells := []any{object.GetName()}
+		for range len(table.ColumnDefinitions) - 1 {
+			cells = append(cells, "<unknown>")
+		}
+		made = &metav1.Table{Rows: []metav1.TableRow{{Cells: cells}}}
 	}
 	for _, row := range made.Rows {
 		row.Object = runtime.RawExtension{}
@@ -91,11 +86,11 @@ func (b *both) addRow(table *metav1.Table, object *unstructured.Unstructured, gv
 		}
 		table.Rows = append(table.Rows, row)
 	}
-	return nil
 }
 
 // rowOf is a Table of one object: that of an API server for a built-in kind, its name and age for others.
-func (b *both) rowOf(object *unstructured.Unstructured) (*metav1.Table, error) {
+func (b *both) rowOf(gvk schema.GroupVersionKind, object *unstructured.Unstructured) (*metav1.Table, error) {
+	object.SetGroupVersionKind(gvk) // servers leave it out of the items of lists
 	internal, native, err := b.messages.Internal(object)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,9 @@ func TestTablesOfASideThatMakesNone(t *testing.T) {
 		if r.URL.Query().Get("labelSelector") != "" {
 			items = ""
 		}
+		if r.URL.Query().Get("fieldSelector") != "" { // nothing that 1.36 reads
+			items = strings.Replace(item, `"replicas":1`, `"replicas":"one"`, 1)
+		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, listed, items)
 	})
@@ -95,6 +98,10 @@ func TestTablesOfASideThatMakesNone(t *testing.T) {
 	}
 	if none, _ := table(collection + "?labelSelector=a%3Db"); len(none.Rows) != 1 || len(none.ColumnDefinitions) < 3 {
 		t.Errorf("of none on the legacy side: %v", none)
+	}
+	if odd, _ := table(older + "?fieldSelector=a%3Db"); len(odd.Rows) != 2 || cell(odd, 1, "Name") != "old" ||
+		cell(odd, 1, "Up-to-date") != "<unknown>" {
+		t.Errorf("of what cannot be read: %v", odd)
 	}
 	got, objects := table(collection + "/old")
 	if len(objects) != 1 || objects[0] != "PartialObjectMetadata old legacy l5" || cell(got, 0, "Up-to-date") != 0.0 {
