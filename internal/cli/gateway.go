@@ -110,8 +110,8 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad input f
 		"how often both API servers are queried for what they serve")
 	f.IntVar(&req.options.Requests, "user-requests", 200, "requests of one user that are served concurrently")
 	f.IntVar(&req.options.Watches, "user-watches", 2000, "watches and streams of one user that are served concurrently")
-	f.IntVar(&req.options.InFlight, "max-requests-inflight", 400, "requests of all users that are served concurrently; "+
-		"more wait, and the user with the fewest is next")
+	f.IntVar(&req.options.InFlight, "max-requests-inflight", 400, "requests of all users that are served "+
+		"concurrently; more wait, and the user with the fewest is next")
 	cmd.AddCommand(newGatewayRoutesCmd(streams))
 	return cmd
 }
