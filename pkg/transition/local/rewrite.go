@@ -40,7 +40,7 @@ func MayRewrite(ctx context.Context, c *transition.Check, warn func(store, reaso
 		return err
 	}
 	others := slices.DeleteFunc(slices.Clone(disagree.Findings), func(f finding.Finding) bool {
-		return (f.Rule == "FUS002" || f.Rule == "FUS003") &&
+		return slices.Contains(undecodable, f.Rule) &&
 			slices.ContainsFunc(c.Rewrite.Resources, func(r transition.Rewritten) bool {
 				return f.Subject == r.Store+":"+r.Key
 			})
@@ -51,6 +51,10 @@ func MayRewrite(ctx context.Context, c *transition.Check, warn func(store, reaso
 	}
 	return err
 }
+
+// undecodable are the rules about objects that an API server cannot decode: FUS090 names those that the other one wrote
+// at its start.
+var undecodable = []string{"FUS002", "FUS003", "FUS090"}
 
 // rounds bounds how often what is written meanwhile is read again: the API servers of the other side run.
 const rounds = 10

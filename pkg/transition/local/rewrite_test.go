@@ -33,12 +33,9 @@ func versionOf(t *testing.T, m *etcdtest.Server, key string) string {
 	return string(envelope.APIVersion)
 }
 
-// TestObjectsAreWrittenAgainForAnOlderVersion: where nothing is lost, once, and none where one cannot be; what the
-// older version reads stays as it is.
-func TestObjectsAreWrittenAgainForAnOlderVersion(t *testing.T) {
-	core, modern := etcdtest.Start(t), etcdtest.Start(t)
-	older := setupAt(t, "1.16.15", core, modern)
-	newer := setupAt(t, "1.36.3", core, modern)
+// wayBack is what the way back to an older version asks before it begins, and what it writes again.
+func wayBack(t *testing.T, newer, older transition.Setup) (gate *transition.Check, again *transition.Action) {
+	t.Helper()
 	back, err := transition.New(newer, older, transition.Facts{StoresAgree: true, Prepare: true,
 		Empty: transition.Moves(newer, older)})
 	if err != nil {
@@ -47,8 +44,6 @@ func TestObjectsAreWrittenAgainForAnOlderVersion(t *testing.T) {
 	if err := back.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	var gate *transition.Check
-	var again *transition.Action
 	for i := range back.Steps {
 		a := back.Steps[i].Do
 		switch {
@@ -62,6 +57,48 @@ func TestObjectsAreWrittenAgainForAnOlderVersion(t *testing.T) {
 	if gate == nil || again == nil {
 		t.Fatalf("of %d steps none is a gate before one that writes objects again", len(back.Steps))
 	}
+	return gate, again
+}
+
+// TestWhatServersWriteAtTheirStartIsWrittenAgain: an older API server writes its own only where it can read what is
+// there.
+func TestWhatServersWriteAtTheirStartIsWrittenAgain(t *testing.T) {
+	core, modern := etcdtest.Start(t), etcdtest.Start(t)
+	gate, again := wayBack(t, setupAt(t, "1.33.13", core, modern), setupAt(t, "1.24.17", core, modern))
+	const probes, exempt = "/registry/flowschemas/probes", "/registry/prioritylevelconfigurations/exempt"
+	put := func(key, kind, name, spec string) {
+		modern.Put(t, map[string][]byte{key: fmt.Appendf(nil, `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1",`+
+			`"kind":%q,"metadata":{"name":%q,"uid":"1","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":%s}`, kind,
+			name, spec)})
+	}
+	put(probes, "FlowSchema", "probes", `{"priorityLevelConfiguration":{"name":"exempt"},"matchingPrecedence":2}`)
+	put(exempt, "PriorityLevelConfiguration", "exempt", `{"type":"Exempt"}`)
+	if err := StoresAgree(t.Context(), gate, nil); err == nil || !strings.Contains(err.Error(), "FUS090") {
+		t.Fatalf("the stores agree, or not by FUS090: %v", err)
+	}
+	if err := MayRewrite(t.Context(), gate, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := rewrite(t.Context(), again.Rewrite, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := StoresAgree(t.Context(), &again.After[0], nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{probes, exempt} {
+		if got := versionOf(t, modern, key); got != "flowcontrol.apiserver.k8s.io/v1beta1" {
+			t.Errorf("%s is stored as %s", key, got)
+		}
+	}
+}
+
+// TestObjectsAreWrittenAgainForAnOlderVersion: where nothing is lost, once, and none where one cannot be; what the
+// older version reads stays as it is.
+func TestObjectsAreWrittenAgainForAnOlderVersion(t *testing.T) {
+	core, modern := etcdtest.Start(t), etcdtest.Start(t)
+	older := setupAt(t, "1.16.15", core, modern)
+	newer := setupAt(t, "1.36.3", core, modern)
+	gate, again := wayBack(t, newer, older)
 	const budget, cron = "/registry/poddisruptionbudgets/demo/web", "/registry/cronjobs/demo/night"
 	modern.Put(t, map[string][]byte{
 		budget: stored("policy/v1", "PodDisruptionBudget", "demo", "web",
