@@ -347,10 +347,16 @@ func TestConversionOfLargeInputCostsLittle(t *testing.T) {
 		}
 		text := test.text(820 << 10)
 		beside(t, c, test.minor, text, 1) // what is kept of kinds is made
-		converted, alone := beside(t, c, test.minor, text, 5)
-		if ratio := float64(converted) / float64(alone); ratio > limit {
-			t.Errorf("%s: takes %v of processor time, %.2f times as long as decoding and encoding; want at most %.1f",
-				test.name, converted, ratio, limit)
+		least := math.Inf(1)
+		for range 4 { // until one is not disturbed
+			converted, alone := beside(t, c, test.minor, text, 5)
+			if least = min(least, float64(converted)/float64(alone)); least <= limit {
+				break
+			}
+		}
+		if least > limit {
+			t.Errorf("%s: takes %.2f times as much processor time as decoding and encoding; want at most %.1f",
+				test.name, least, limit)
 		}
 	}
 }
