@@ -92,48 +92,55 @@ func membersOn(p *plan.Plan, store *plan.Store, hosts []string) (members []*plan
 const kubeletPort = 10250
 
 // silentHosts looks, before anything changes, whether something on a lost host answers after all: it would go on beside
-// what takes its place.
+// what takes its place. Each host looks: the way from one of them may be cut.
 func (b *builder) silentHosts() {
-	if len(b.lost) == 0 {
-		return
+	for _, name := range b.lost {
+		for _, h := range b.to.Plan.Hosts {
+			b.add(Step{Phase: Prepare, Host: h.Name, Title: "nothing answers on " + name + ", which is lost",
+				Do: &Action{Kind: RunChecks, Before: []Check{b.silence(name)}}})
+		}
 	}
+}
+
+// silence is the check that nothing on a lost host answers.
+func (b *builder) silence(lost string) Check {
 	p := b.whole.Plan
+	var addresses []string
 	for _, h := range HostsOf(p) {
-		if !slices.Contains(b.lost, h.Name) {
+		if h.Name != lost {
 			continue
 		}
-		at := func(port int) string { return net.JoinHostPort(h.Address, strconv.Itoa(port)) }
-		addresses := []string{at(kubeletPort)}
+		at := func(port int) { addresses = append(addresses, net.JoinHostPort(h.Address, strconv.Itoa(port))) }
+		at(kubeletPort)
 		for _, side := range pair.Sides() {
 			if s := p.Side(side); !s.Retired && slices.ContainsFunc(p.Hosts, func(own spec.Host) bool {
 				return own.Name == h.Name
 			}) {
-				addresses = append(addresses, at(s.Port))
+				at(s.Port)
 			}
 		}
-		for i := range p.Components {
-			c := &p.Components[i]
-			if !etcd(c) || c.Host != h.Name {
-				continue
-			}
-			peers, _ := c.Arg("initial-advertise-peer-urls")
-			if u, err := url.Parse(peers); err == nil && u.Port() != "" {
-				addresses = append(addresses, u.Host)
-			}
-		}
-		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: "nothing answers on " + h.Name +
-			", which is lost", Do: &Action{Kind: RunChecks, Before: []Check{{Kind: Silent, Addresses: addresses,
-			Hint: "it is not lost, and would go on beside what takes its place: switch it off; or let it " +
-				"leave as a host that is there"}}}})
 	}
+	for i := range p.Components {
+		c := &p.Components[i]
+		if !etcd(c) || c.Host != lost {
+			continue
+		}
+		peers, _ := c.Arg("initial-advertise-peer-urls")
+		if u, err := url.Parse(peers); err == nil && u.Port() != "" {
+			addresses = append(addresses, u.Host)
+		}
+	}
+	return Check{Kind: Silent, Addresses: addresses, Hint: "it is not lost, and would go on beside what takes its " +
+		"place: switch it off; or let it leave as a host that is there"}
 }
 
 // removeLost takes the members of lost hosts out of their stores, before any other one starts again or joins: the store
-// may have no member more than a majority. Undo does not bring them back.
+// may have no member more than a majority. Undo does not bring them back, so that it is looked once more whether
+// something answers there.
 func (b *builder) removeLost() {
 	for i := range b.gone {
 		g := &b.gone[i]
-		do := &Action{Kind: RemoveMember, Joining: &g.Joining}
+		do := &Action{Kind: RemoveMember, Before: []Check{b.silence(g.host)}, Joining: &g.Joining}
 		b.add(Step{Phase: Stores, Host: g.by, Title: do.changes(), Do: do})
 	}
 }
@@ -141,13 +148,13 @@ func (b *builder) removeLost() {
 // lostMember is a member on a lost host, and the host that takes it out.
 type lostMember struct {
 	Joining
-	by string
+	host, by string
 }
 
 // readLost finds the members of a store that are lost.
 func (b *builder) readLost(store plan.Store, by string) {
 	for _, c := range membersOn(b.whole.Plan, &store, b.lost) {
-		m := lostMember{Joining: Joining{Store: store, DataDir: store.Managed.DataDir}, by: by}
+		m := lostMember{Joining: Joining{Store: store, DataDir: store.Managed.DataDir}, host: c.Host, by: by}
 		m.Name, _ = c.Arg("name")
 		m.PeerURL, _ = c.Arg("initial-advertise-peer-urls")
 		b.gone = append(b.gone, m)

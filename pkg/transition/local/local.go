@@ -343,20 +343,35 @@ func gone(ctx context.Context, p *plan.Probe) error {
 // silentAfter is how long a machine that is not lost may take to accept a connection.
 const silentAfter = 5 * time.Second
 
-// silent checks that nothing accepts connections at addresses: it is all that can be seen of a machine that is off.
+// silent checks that nothing accepts connections at addresses: it is all that can be seen of a machine that is off. A
+// look that this machine could not take shows nothing.
 func silent(ctx context.Context, addresses []string) error {
 	errs := make([]error, len(addresses))
 	var all sync.WaitGroup
 	for i, address := range addresses {
 		all.Go(func() {
 			conn, err := (&net.Dialer{Timeout: silentAfter}).DialContext(ctx, "tcp", address)
-			if err == nil {
+			switch {
+			case err == nil:
 				errs[i] = errors.Join(fmt.Errorf("%s accepts connections", address), conn.Close())
+			case !unanswered(err):
+				errs[i] = fmt.Errorf("whether something answers at %s is not known: %w", address, err)
 			}
 		})
 	}
 	all.Wait()
 	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// unanswered reports whether a connection was tried, and nothing accepted it. A name that is not found, no way to the
+// network, and a rule or a limit of this machine are no answer of another one.
+func unanswered(err error) bool {
+	if _, unnamed := errors.AsType[*net.DNSError](err); unnamed {
+		return false
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout() || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.EHOSTDOWN)
 }
 
 func ready(ctx context.Context, c *transition.Check) error {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -156,6 +157,34 @@ func TestSilentHostsAcceptNoConnection(t *testing.T) {
 	cancel()
 	if h.Check(ctx, "", check) == nil {
 		t.Error("a look that was broken off shows nothing")
+	}
+	check.Addresses = []string{"127.0.0.1:99999"}
+	if err := h.Check(t.Context(), "", check); err == nil || !strings.Contains(err.Error(), "is not known") {
+		t.Errorf("an address at which nobody can look: %v", err)
+	}
+}
+
+// TestWhatIsNoAnswer: what another machine, or a router, says of a connection that was tried is silence; why none was
+// tried is not.
+func TestWhatIsNoAnswer(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{os.ErrDeadlineExceeded, true},
+		{syscall.ECONNREFUSED, true},
+		{syscall.EHOSTUNREACH, true},
+		{syscall.ETIMEDOUT, true},
+		{syscall.ENETUNREACH, false},
+		{syscall.EPERM, false},
+		{syscall.EACCES, false},
+		{syscall.EMFILE, false},
+		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, false},
+		{&net.DNSError{Err: "no such host", IsNotFound: true}, false},
+	} {
+		if got := unanswered(&net.OpError{Op: "dial", Net: "tcp", Err: test.err}); got != test.want {
+			t.Errorf("%v: silence = %t, want %t", test.err, got, test.want)
+		}
 	}
 }
 
