@@ -106,7 +106,8 @@ Exit codes: 0 printed, 1 could not finish, 2 bad usage, 3 the plan is refused, 1
 		planesCmd("approve NAME", "Approve the plan that waits",
 			`approve lets the transition begin that waits for an approval: it writes the digest of its plan into the annotation
 `+api.AnnotationApprove+`. An edit of the spec, or one that this fusionctl has not seen, takes another approval, and so
-does another transition to the same plan later: the word for that has a number after the digest.
+does another transition to the same plan later: the word for that has a number after the digest, and the names of hosts
+that are lost for good. With these --plan is the whole word, as the status says it.
 
 Exit codes: 0 approved, 1 could not finish, or no plan waits, 2 bad usage, 130 interrupted.`,
 			"  fusionctl operator approve hosted\n  kubectl fusion approve hosted --plan 3f0c1d9a5b7e2c4d6a80 --yes",
@@ -406,9 +407,8 @@ func (r *planesRequest) annotate(ctx context.Context, streams Streams, annotatio
 	if err != nil {
 		return err
 	}
-	digest, _, _ := strings.Cut(word, ".")
-	if r.plan != "" && r.plan != digest {
-		return usagef("--plan %q: it is about plan %s", r.plan, digest)
+	if r.plan != "" && !operator.IsAbout(word, r.plan) {
+		return usagef("--plan %q: it is about plan %s", r.plan, word)
 	}
 	if c := meta.FindStatusCondition(f.Status.Conditions, api.ConditionProgressing); c != nil && c.Message != "" {
 		visible.Fprintf(streams.Err, "%s: %s\n", f.Name, c.Message)

@@ -118,7 +118,7 @@ func (p *Planes) Preview(ctx context.Context, f *api.FusedControlPlane) (*Previe
 		s := &t.Steps[i]
 		of.Steps = append(of.Steps, PreviewStep{ID: s.ID, Phase: string(s.Phase), Title: s.Title, Final: final(s)})
 	}
-	pl := &plane{object: f, verdict: v, record: r}
+	pl := &plane{object: f, verdict: v, record: r, without: lost}
 	of.Waits = pl.waits(&t)
 	return of, nil
 }
@@ -126,8 +126,8 @@ func (p *Planes) Preview(ctx context.Context, f *api.FusedControlPlane) (*Previe
 // errState is wrapped when an object is not in the state in which a word of a person would mean something.
 var errState = errors.New("nothing was changed")
 
-// Approvable reports what the annotation has to say that approves the plan that waits: its digest, and which approval
-// of it this is where it is not the first.
+// Approvable reports what the annotation has to say that approves the plan that waits: its digest, which approval
+// of it this is where it is not the first, and which hosts count as lost.
 func Approvable(f *api.FusedControlPlane) (word string, err error) {
 	s := &f.Status
 	if s.ObservedGeneration != f.Generation {

@@ -191,7 +191,8 @@ type plane struct {
 	object  *api.FusedControlPlane
 	verdict verdict
 	record  *record
-	repairs bool // everything is applied again in this look
+	without []string // hosts of what runs that are lost, in the transition that would begin
+	repairs bool     // everything is applied again in this look
 }
 
 // backed is the digest of the plan that a person wants undone.
@@ -200,12 +201,12 @@ func (p *plane) backed() string { return p.object.Annotations[api.AnnotationBack
 // begin computes the transition to the plan and records it; the next reconcile executes it.
 func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 	v := &p.verdict
-	lost, err := lostOf(ctx, p.Client, p.record, v.plan)
-	if err != nil {
+	var err error
+	if p.without, err = lostOf(ctx, p.Client, p.record, v.plan); err != nil {
 		p.degraded("Hosts", err)
 		return 0, err
 	}
-	t, err := p.record.next(v, lost)
+	t, err := p.record.next(v, p.without)
 	if refused, ok := errors.AsType[*transition.RefusedError](err); ok {
 		p.refuse("NoTransition", strings.Join(refused.Reasons, "; "))
 		return p.steady(ctx)
@@ -223,7 +224,7 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 		if err == nil {
 			hosts, err = p.hosts(ctx, v.plan.Name, machines(p.record.Plan, v.plan))
 		}
-		for _, name := range lost { // nothing is done there
+		for _, name := range p.without { // nothing is done there
 			delete(hosts, name)
 		}
 		if err != nil {
@@ -233,9 +234,13 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 	}
 	if p.waits(&t) {
 		p.phase(api.Waiting)
+		without := ""
+		if len(p.without) > 0 {
+			without = ", without " + prose.First(p.without, mostNamed) + ", lost for good,"
+		}
 		p.condition(api.ConditionProgressing, metav1.ConditionFalse, reasonApproval, fmt.Sprintf(
-			"%d steps to plan %s need approval: kubectl annotate --overwrite %s %s %s=%s", len(t.Steps), v.digest,
-			api.Short, p.object.Name, api.AnnotationApprove, p.record.approval(v.digest)))
+			"%d steps to plan %s%s need approval: kubectl annotate --overwrite %s %s %s=%s", len(t.Steps), v.digest,
+			without, api.Short, p.object.Name, api.AnnotationApprove, p.record.approval(v.digest, p.without)))
 		return p.steady(ctx)
 	}
 	if len(t.Steps) > 0 {
@@ -422,7 +427,7 @@ func (p *plane) waits(t *transition.Transition) bool {
 
 // approved reports whether a person lets the transition to the plan begin.
 func (p *plane) approved() bool {
-	return p.object.Annotations[api.AnnotationApprove] == p.record.approval(p.verdict.digest)
+	return p.object.Annotations[api.AnnotationApprove] == p.record.approval(p.verdict.digest, p.without)
 }
 
 // proceed advances the open transition, forward or back.

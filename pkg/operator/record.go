@@ -215,15 +215,30 @@ func (r *record) validate(name string) error {
 	return nil
 }
 
-// approval is what the annotation says that lets a transition to a plan begin: its digest, and how many times in a row
-// that was approved before.
-func (r *record) approval(digest string) string {
-	of, count, _ := strings.Cut(r.Approved, ".")
-	if of != digest {
-		return digest
+// approval is what the annotation says that lets a transition to a plan begin: its digest, how many times in a row that
+// was approved before, and the hosts that count as lost. Who approved that a host leaves has not approved that nobody
+// asks it.
+func (r *record) approval(digest string, lost []string) string {
+	word := digest
+	if of, rest, _ := strings.Cut(r.Approved, "."); of == digest {
+		count, _, _ := strings.Cut(rest, ".")
+		before, _ := strconv.Atoi(count) // none: once
+		word = fmt.Sprintf("%s.%d", digest, max(before, 1)+1)
 	}
-	before, _ := strconv.Atoi(count) // none: once
-	return fmt.Sprintf("%s.%d", digest, max(before, 1)+1)
+	for _, host := range lost {
+		word += lostWord + host
+	}
+	return word
+}
+
+// lostWord stands before each host that an approval names as lost.
+const lostWord = ".lost-"
+
+// IsAbout reports whether a person who named a plan means a word of approval. Its digest alone does not say that hosts
+// are lost: then it is the whole word.
+func IsAbout(word, named string) bool {
+	digest, _, _ := strings.Cut(word, ".")
+	return named == word || named == digest && !strings.Contains(word, lostWord)
 }
 
 // target is what runs the components.

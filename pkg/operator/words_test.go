@@ -18,13 +18,28 @@ import (
 func TestApprovalsAreUsedUp(t *testing.T) {
 	r := &record{}
 	for _, want := range []string{"d", "d.2", "d.3"} {
-		if got := r.approval("d"); got != want {
+		if got := r.approval("d", nil); got != want {
 			t.Errorf("after %q: %q, want %q", r.Approved, got, want)
 		}
-		r.Approved = r.approval("d")
+		r.Approved = r.approval("d", nil)
 	}
-	if got := r.approval("e"); got != "e" {
+	if got := r.approval("e", nil); got != "e" {
 		t.Errorf("of another plan: %q", got)
+	}
+	r = &record{}
+	for _, want := range []string{"d.lost-cp-2.lost-cp-3.example", "d.2.lost-cp-2.lost-cp-3.example",
+		"d.3.lost-cp-2.lost-cp-3.example"} {
+		got := r.approval("d", []string{"cp-2", "cp-3.example"})
+		if got != want || r.approval("d", nil) == got || r.approval("d", []string{"cp-2"}) == got {
+			t.Errorf("after %q, with lost hosts: %q, want %q", r.Approved, got, want)
+		}
+		if !IsAbout(got, got) || IsAbout(got, "d") || IsAbout(got, "d.2") {
+			t.Errorf("%q is approved by the name of the plan", got)
+		}
+		r.Approved = got
+	}
+	if !IsAbout("d.2", "d") || !IsAbout("d", "d") || IsAbout("d", "e") || IsAbout("d", "") {
+		t.Error("a plan is not named by its digest")
 	}
 }
 

@@ -927,7 +927,8 @@ func TestADeniedHostIsShutOut(t *testing.T) {
 }
 
 // TestALostHostLeaves: a host that is gone for good is denied, and taken out of the spec. Its agent does nothing any
-// more, and nothing waits for it; a person approves it first, for its member does not come back by itself.
+// more, and nothing waits for it; a person approves it first, for its member does not come back by itself. Who approved
+// that it leaves, while it was there, has not approved that.
 func TestALostHostLeaves(t *testing.T) {
 	w := newWorld(t, render.StaticPod, map[string]any{})
 	w.runs(nil)
@@ -940,13 +941,21 @@ func TestALostHostLeaves(t *testing.T) {
 	}
 	stores := spec["stores"].([]any)
 	stores[len(stores)-1].(map[string]any)["endpoints"] = []any{"https://10.0.0.11:2479"}
+	w.edit(map[string]any{"hosts": spec["hosts"].([]any)[:1], "stores": stores, "approval": "Manual"})
+	w.until(api.Waiting, nil)
+	w.approve()
+	ordinary := w.object().Annotations[api.AnnotationApprove]
 	w.hosts = []string{"cp-1"} // the agent of the other one is gone
 	h := w.host(gone)
 	h.Annotations = map[string]string{api.AnnotationDenied: "its disk is gone"}
 	if err := w.client.Update(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
-	w.edit(map[string]any{"hosts": spec["hosts"].([]any)[:1], "stores": stores})
+	w.reconcile()
+	word, err := operator.Approvable(w.object())
+	if err != nil || !strings.HasPrefix(word, ordinary+".") || !strings.HasSuffix(word, gone) {
+		t.Fatalf("approved with %q, and it waits for %q, %v", ordinary, word, err)
+	}
 	asked := false
 	w.until(api.Running, func(int) {
 		c := meta.FindStatusCondition(w.object().Status.Conditions, api.ConditionProgressing)

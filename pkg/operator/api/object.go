@@ -28,7 +28,8 @@ type FusedControlPlaneList struct {
 
 // Annotations of a FusedControlPlane.
 const (
-	// AnnotationApprove has the digest of a plan, as the status says it: the transition to it may begin, once.
+	// AnnotationApprove has what the condition Progressing says, which begins with the digest of a plan: the transition
+	// to it may begin, once, and without the hosts alone that it names as lost.
 	AnnotationApprove = Group + "/approve"
 	// AnnotationBack has the digest of a plan: the transition to it is undone. An edit of the spec ends that.
 	AnnotationBack = Group + "/back"
