@@ -91,14 +91,8 @@ func (b *both) addRow(table *metav1.Table, gvk schema.GroupVersionKind, object *
 // rowOf is a Table of one object: that of an API server for a built-in kind, its name and age for others.
 func (b *both) rowOf(gvk schema.GroupVersionKind, object *unstructured.Unstructured) (*metav1.Table, error) {
 	object.SetGroupVersionKind(gvk) // servers leave it out of the items of lists
-	internal, native, err := b.messages.Internal(object)
-	if err != nil {
-		return nil, err
-	}
-	if native {
-		if made, err := columns().GenerateTable(internal, printers.GenerateOptions{Wide: true}); err == nil {
-			return made, nil
-		}
+	if made, err := b.printed(object); made != nil || err != nil {
+		return made, err
 	}
 	age := "<unknown>"
 	if created := object.GetCreationTimestamp(); !created.IsZero() {
@@ -108,4 +102,22 @@ func (b *both) rowOf(gvk schema.GroupVersionKind, object *unstructured.Unstructu
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object"},
 		{Name: "Age", Type: "string", Description: "Age of the object"}},
 		Rows: []metav1.TableRow{{Cells: []any{object.GetName(), age}}}}, nil
+}
+
+// printed is the Table of an object of a built-in kind; nil for others. Kubernetes' printers count on what API servers
+// validated.
+func (b *both) printed(object *unstructured.Unstructured) (made *metav1.Table, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			made, err = nil, fmt.Errorf("printing did not finish: %v", problem)
+		}
+	}()
+	internal, native, err := b.messages.Internal(object)
+	if err != nil || !native {
+		return nil, err
+	}
+	if made, err := columns().GenerateTable(internal, printers.GenerateOptions{Wide: true}); err == nil {
+		return made, nil
+	}
+	return nil, nil // of no printer
 }

@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
@@ -121,4 +125,35 @@ func TestTablesOfCustomResources(t *testing.T) {
 	x.modern.say("GET "+v1+"/margherita", http.StatusNotFound, "{}")
 	x.wants("GET", v1+"/margherita", "", http.StatusOK, `"cells":["margherita",`,
 		"Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+}
+
+// TestRowsOfObjectsThatNoServerValidated: a printer that ends in a panic costs one row, not every list of the kind.
+func TestRowsOfObjectsThatNoServerValidated(t *testing.T) {
+	converter, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &both{Gateway: &Gateway{messages: converter}, query: url.Values{}}
+	for _, text := range []string{
+		`{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"hostile","annotations":
+			{"autoscaling.alpha.kubernetes.io/metrics":"[{\"type\":\"Object\"}]"}}}`,
+		`{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"hostile"},
+			"spec":{"metrics":[{"type":"Pods"}]}}`,
+	} {
+		object := &unstructured.Unstructured{}
+		if err := utiljson.Unmarshal([]byte(text), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		gvk := object.GroupVersionKind()
+		table, err := b.rowOf(gvk, &unstructured.Unstructured{Object: map[string]any{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		table.Rows = nil
+		b.addRow(table, gvk, object)
+		if len(table.Rows) != 1 || len(table.Rows[0].Cells) != len(table.ColumnDefinitions) ||
+			table.Rows[0].Cells[0] != "hostile" {
+			t.Errorf("%s: %v", text, table.Rows)
+		}
+	}
 }
