@@ -2,10 +2,8 @@ package transition
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -110,7 +108,7 @@ func (b *builder) silence(lost string) Check {
 		if h.Name != lost {
 			continue
 		}
-		at := func(port int) { addresses = append(addresses, net.JoinHostPort(h.Address, strconv.Itoa(port))) }
+		at := func(port int) { addresses = append(addresses, plan.HostPort(h.Address, port)) }
 		at(kubeletPort)
 		for _, side := range pair.Sides() {
 			if s := p.Side(side); !s.Retired && slices.ContainsFunc(p.Hosts, func(own spec.Host) bool {
