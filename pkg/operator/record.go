@@ -216,8 +216,8 @@ func (r *record) validate(name string) error {
 }
 
 // approval is what the annotation says that lets a transition to a plan begin: its digest, how many times in a row that
-// was approved before, and the hosts that count as lost. To approve that a host leaves is not to approve that its member
-// is removed without a way back.
+// was approved before, and the hosts that count as lost. To approve that a host leaves is not to approve that its
+// member is removed without a way back.
 func (r *record) approval(digest string, lost []string) string {
 	word := digest
 	if of, rest, _ := strings.Cut(r.Approved, "."); of == digest {
