@@ -20,6 +20,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -61,7 +62,10 @@ func (c *call) part() (map[string]any, error) {
 	case json.Valid(text):
 		err = utiljson.Unmarshal(text, &part)
 	default:
-		if text, err = yaml.YAMLToJSONStrict(text); err == nil {
+		if err = yamltext.BoundAliases(text); err == nil {
+			text, err = yaml.YAMLToJSONStrict(text)
+		}
+		if err == nil {
 			err = utiljson.Unmarshal(text, &part)
 		}
 	}
