@@ -519,6 +519,13 @@ func (m *machinery) definitionsOfBoth() {
 	// A definition comes again on the modern side alone: on 1.15 requests may hang for minutes then.
 	m.must(pair.Modern, http.MethodDelete, at(pair.Modern)+"/"+name, nil)
 	has("of the legacy side", "default/old")
+	m.Eventually("the definition is gone", func(ctx context.Context) error { // after its objects
+		err := m.admin[pair.Modern].Call(ctx, http.MethodGet, at(pair.Modern)+"/"+name, nil, nil)
+		if rig.Code(err) != http.StatusNotFound {
+			return fmt.Errorf("it is still there: %v", err)
+		}
+		return nil
+	})
 	serve(pair.Modern, "newer")
 	has("of both sides again", "default/newer", "default/old")
 	m.must(pair.Legacy, http.MethodDelete, at(pair.Legacy)+"/"+name, nil)
