@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,68 +130,46 @@ func TestComponentsAreKnown(t *testing.T) {
 
 // A flood of some users is in no other's way: of those who wait, the one with the fewest requests in flight is next.
 func TestAFloodStarvesNoOther(t *testing.T) {
-	const seats, flood = 4, 40
-	x := newFixture(t, func(o *Options) { o.Requests, o.InFlight = flood, seats })
-	served := make(chan string)
-	var floods atomic.Int64
-	x.modern.page("GET /api/v1/namespaces/a/pods", func(w http.ResponseWriter, r *http.Request) {
-		who := r.Header.Get("X-Remote-User")
-		if who == "bob" {
-			close(served)
-		} else {
-			floods.Add(1)
-			select {
-			case <-served: // until then requests of the flood are served one by one
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","items":[]}`)
-	})
-	x.legacy.pages["GET /api/v1/namespaces/a/pods"] = x.modern.pages["GET /api/v1/namespaces/a/pods"]
-	get := func(ctx context.Context, who string) int {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.url+"/api/v1/namespaces/a/pods", nil)
-		if err != nil {
-			t.Error(err)
-			return 0
-		}
-		r.Header.Set("Test-Certificate", who)
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return 0
-		}
-		response.Body.Close()
-		return response.StatusCode
+	const taken, flood = 4, 40
+	s := newSeats(taken)
+	s.wait = time.Hour
+	type seat struct {
+		who   string
+		leave func()
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
+	granted := make(chan seat)
+	arrives := func(who string, waits int) {
+		t.Helper()
+		go func() {
+			leave, err := s.take(t.Context(), who, false)
+			if err != nil {
+				return // the test has ended
+			}
+			granted <- seat{who, leave}
+		}()
+		for waiting := -1; waits > 0 && waiting != waits; { // in the order in which they come
+			s.mu.Lock()
+			waiting = len(s.waiting)
+			s.mu.Unlock()
+			runtime.Gosched()
+		}
+	}
+	var first []seat
 	for i := range 2 * flood {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				get(ctx, []string{"mallory", "trudy"}[i%2])
-			}
-		})
-	}
-	waiting := func() int {
-		x.gateway.seats.mu.Lock()
-		defer x.gateway.seats.mu.Unlock()
-		return len(x.gateway.seats.waiting)
-	}
-	for deadline := time.Now().Add(time.Minute); waiting() < flood; time.Sleep(time.Millisecond) { // it has come
-		if time.Now().After(deadline) {
-			t.Fatalf("%d requests wait", waiting())
+		arrives([]string{"mallory", "trudy"}[i%2], i+1-taken)
+		if i < taken {
+			first = append(first, <-granted)
 		}
 	}
-	before := floods.Load()
-	if code := get(t.Context(), "bob"); code != http.StatusOK {
-		t.Errorf("bob is answered %d", code)
+	arrives("bob", 2*flood+1-taken)
+	first[0].leave()
+	if next := <-granted; next.who != "bob" {
+		t.Errorf("%s has the seat that became free, and bob has none", next.who)
 	}
-	// Those that had a seat, and no more than as many that got one before bob came.
-	if n := floods.Load() - before; n > 3*seats {
-		t.Errorf("%d requests of the flood were served before one of another user", n)
+	first[1].leave() // mallory has one seat, trudy two
+	if next := <-granted; next.who != "trudy" && next.who != "mallory" {
+		t.Errorf("%s has the next seat", next.who)
 	}
-	cancel()
-	all.Wait()
 }
 
 // Requests that wait for a side, or for their client, are in no other user's way: a few users could hold all seats by
