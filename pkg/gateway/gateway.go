@@ -346,8 +346,7 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 			return err
 		}
 		t.end(g.seats.lend(leave))
-	}
-	if c.long {
+	} else {
 		ctx, cancel := context.WithCancel(r.Context())
 		t.end(cancel)
 		stop := context.AfterFunc(g.done, cancel)

@@ -124,9 +124,11 @@ func (b *builder) silence(lost string) Check {
 			continue
 		}
 		peers, _ := c.Arg("initial-advertise-peer-urls")
+		at := peers // one that is no URL is no address either: the look fails
 		if u, err := url.Parse(peers); err == nil && u.Port() != "" {
-			addresses = append(addresses, u.Host)
+			at = u.Host
 		}
+		addresses = append(addresses, at)
 	}
 	return Check{Kind: Silent, Addresses: addresses, Hint: "it is not lost, and would go on beside what takes its " +
 		"place: switch it off; or let it leave as a host that is there"}
