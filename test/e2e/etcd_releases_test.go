@@ -49,9 +49,7 @@ func TestAPIServersOnEtcdReleases(t *testing.T) {
 			r := rig.New(t)
 			store := membersOf(r, etcd)("store")
 			for _, release := range all {
-				if use := kubever.EtcdUseOf(release.Minor, etcd.Version); use != kubever.EtcdRun {
-					t.Errorf("the facts say %q of %s on etcd %s, which is run here", use, release.Version, etcd.Version)
-				}
+				factsKnowOf(t, release, etcd)
 				args := append(r.APIServerArgs(release.Minor, store), fmt.Sprintf("--etcd-prefix=/registry-%d",
 					release.Minor))
 				server := r.StartAPIServer("apiserver-"+release.Minor.String(), release.Minor, args)
@@ -68,6 +66,22 @@ func TestAPIServersOnEtcdReleases(t *testing.T) {
 				server.Stop()
 			}
 		})
+	}
+}
+
+// factsKnowOf holds the facts against what is run here. What every change builds has a row. What was built on request
+// need not have one: that is said, because whoever has it all built is to add it. That it does not work must not be
+// what the facts say of either.
+func factsKnowOf(t *testing.T, release rig.Release, etcd rig.EtcdRelease) {
+	t.Helper()
+	use := kubever.EtcdUseOf(release.Minor, etcd.Version)
+	switch {
+	case use == kubever.EtcdRun:
+	case use != kubever.EtcdFails && (release.OnRequest || etcd.OnRequest):
+		t.Logf("etcd-servers.tsv of pkg/kubever has no run of %s on etcd %s (%s): add %d to its row when this passes",
+			release.Version, etcd.Version, use, release.Minor)
+	default:
+		t.Errorf("the facts say %q of %s on etcd %s, which is run here", use, release.Version, etcd.Version)
 	}
 }
 
