@@ -104,10 +104,11 @@ Exit codes: 0 printed, 1 could not finish, 2 bad usage, 3 the plan is refused, 1
 			"  fusionctl operator plan hosted\n  kubectl fusion plan hosted -o json", cobra.ExactArgs(1), true,
 			func(ctx context.Context, req planesRequest) error { return runPlanesPlan(ctx, req, streams) }),
 		planesCmd("approve NAME", "Approve the plan that waits",
-			`approve lets the transition begin that waits for an approval: it writes the digest of its plan into the annotation
-`+api.AnnotationApprove+`. An edit of the spec, or one that this fusionctl has not seen, takes another approval, and so
-does another transition to the same plan later: the word for that has a number after the digest, and the names of hosts
-that are lost for good. With these --plan is the whole word, as the status says it.
+			`approve lets the transition begin that waits for an approval: it writes a word into the annotation
+`+api.AnnotationApprove+`, which has the digests of the plan to which it leads and of the plan from which. Another
+transition takes another approval: after an edit of the spec, from another plan to the same one, and the same one again
+later, whose word has a number. It names hosts that are lost for good, too. With --plan another transition than that is
+refused: the word as plan prints it, or its first digest, which says where it leads alone, and none of lost hosts.
 
 Exit codes: 0 approved, 1 could not finish, or no plan waits, 2 bad usage, 130 interrupted.`,
 			"  fusionctl operator approve hosted\n  kubectl fusion approve hosted --plan 3f0c1d9a5b7e2c4d6a80 --yes",
@@ -339,7 +340,7 @@ func printPreview(w io.Writer, p *operator.Preview) error {
 		}
 	}
 	if p.Waits {
-		visible.Fprintf(w, "\nit waits for an approval: kubectl fusion approve %s --plan %s\n", p.Name, p.Plan)
+		visible.Fprintf(w, "\nit waits for an approval: kubectl fusion approve %s --plan %s\n", p.Name, p.Approval)
 	}
 	if len(p.Findings) > 0 {
 		visible.Fprintln(w)

@@ -155,7 +155,7 @@ func fourPlanes() map[string]object {
 		"waits": {"phase": "Waiting", "plan": wants, "runs": runs,
 			"conditions": []object{{"type": "Progressing", "status": "False", "reason": "WaitingForApproval",
 				"message": "4 steps need approval: kubectl annotate --overwrite fcp waits kubefusion.dev/approve=" +
-					wants + ".2", "lastTransitionTime": "2026-01-02T03:04:05Z"}}},
+					wants + ".from-" + runs + ".2", "lastTransitionTime": "2026-01-02T03:04:05Z"}}},
 		"moves": {"phase": "Progressing", "plan": wants, "runs": runs, "transition": object{"from": "a", "to": "b",
 			"plan": wants, "steps": 9, "done": 4, "step": "apply kube-apiserver"}},
 		"stale": {"phase": "Waiting", "plan": wants, "runs": runs, "observedGeneration": 2},
@@ -195,13 +195,14 @@ func TestApprovalsAreOfAPlan(t *testing.T) {
 	t.Parallel()
 	m, kubeconfig := newManagement(t, fourPlanes())
 	for words, want := range map[string]string{
-		"approve good --yes":                               "is Running, and waits for no approval",
-		"approve moves --yes":                              "is Progressing, and waits for no approval",
-		"approve stale --yes":                              "has not looked at the last edit",
-		"approve waits":                                    "--yes is required",
-		"approve waits --yes --plan " + runs:               "it is about plan " + wants,
-		"back good --yes":                                  "has no transition that goes on",
-		"back waits --yes":                                 "has no transition that goes on",
+		"approve good --yes":                 "is Running, and waits for no approval",
+		"approve moves --yes":                "is Progressing, and waits for no approval",
+		"approve stale --yes":                "has not looked at the last edit",
+		"approve waits":                      "--yes is required",
+		"approve waits --yes --plan " + runs: "it is about plan " + wants,
+		"approve waits --yes --plan " + wants + ".from-" + wants: "it is about plan " + wants,
+		"back good --yes":  "has no transition that goes on",
+		"back waits --yes": "has no transition that goes on",
 		"back moves --yes --plan " + runs + " --context a": "it is about plan " + wants,
 	} {
 		if code, stdout, stderr := plugin(t, kubeconfig, strings.Fields(words)...); code != 1 && code != 2 ||
@@ -217,7 +218,8 @@ func TestApprovalsAreOfAPlan(t *testing.T) {
 			t.Errorf("%q: exit %d, %s", words, code, stderr)
 		}
 	}
-	want := []string{"waits kubefusion.dev/approve=" + wants + ".2", "moves kubefusion.dev/back=" + wants}
+	want := []string{"waits kubefusion.dev/approve=" + wants + ".from-" + runs + ".2",
+		"moves kubefusion.dev/back=" + wants}
 	if !slices.Equal(m.patches, want) {
 		t.Errorf("written: %q, want %q", m.patches, want)
 	}

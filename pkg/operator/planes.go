@@ -73,7 +73,8 @@ type Preview struct {
 	Runs string `json:"runs,omitempty"` // digest of the plan by which the components run; "" while none does
 	// Refused is why the plan is not carried out; "" where nothing stands against it.
 	Refused  string            `json:"refused,omitempty"`
-	Waits    bool              `json:"waits"` // for an approval of this plan
+	Waits    bool              `json:"waits"`              // for an approval of this transition
+	Approval string            `json:"approval,omitempty"` // the word for which it waits
 	From     string            `json:"from,omitempty"`
 	To       string            `json:"to,omitempty"`
 	Steps    []PreviewStep     `json:"steps"`
@@ -119,15 +120,18 @@ func (p *Planes) Preview(ctx context.Context, f *api.FusedControlPlane) (*Previe
 		of.Steps = append(of.Steps, PreviewStep{ID: s.ID, Phase: string(s.Phase), Title: s.Title, Final: final(s)})
 	}
 	pl := &plane{object: f, verdict: v, record: r, without: lost}
-	of.Waits = pl.waits(&t)
+	if of.Waits = pl.waits(&t); of.Waits {
+		of.Approval = r.approval(v.digest, lost)
+	}
 	return of, nil
 }
 
 // errState is wrapped when an object is not in the state in which a word of a person would mean something.
 var errState = errors.New("nothing was changed")
 
-// Approvable reports what the annotation has to say that approves the plan that waits: its digest, which approval
-// of it this is where it is not the first, and which hosts count as lost.
+// Approvable reports what the annotation has to say that approves the transition that waits: the digests of the plan to
+// which it leads and of the one that runs, which approval this is where it is not the first, and which hosts count as
+// lost.
 func Approvable(f *api.FusedControlPlane) (word string, err error) {
 	s := &f.Status
 	if s.ObservedGeneration != f.Generation {

@@ -356,7 +356,7 @@ func (p *plane) opens(ctx context.Context, t transition.Transition) (time.Durati
 	}
 	t.Watch.Seen = p.record.Seen
 	if p.approved() { // whether it was needed or not: it is not left for another transition
-		p.record.Approved = p.object.Annotations[api.AnnotationApprove]
+		p.record.Approvals, p.record.Approved = p.record.approvals()+1, ""
 	}
 	return p.open(ctx, t, v.digest, v.plan, v.target)
 }

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -60,8 +59,10 @@ type record struct {
 
 	// Restored is the backup that the annotation names, once that was begun.
 	Restored string `json:"restored,omitempty"`
-	// Approved is the last approval with which a transition began: it is for that one alone.
-	Approved string `json:"approved,omitempty"`
+	// Approvals counts the transitions that began with an approval: each is for one alone. Approved is the last one of
+	// an operator that did not count.
+	Approvals int    `json:"approvals,omitempty"`
+	Approved  string `json:"approved,omitempty"`
 
 	History []api.PastTransition `json:"history,omitempty"` // the last one first
 
@@ -215,15 +216,17 @@ func (r *record) validate(name string) error {
 	return nil
 }
 
-// approval is what the annotation says that lets a transition to a plan begin: its digest, how many times in a row that
-// was approved before, and the hosts that count as lost. To approve that a host leaves is not to approve that its
-// member is removed without a way back.
+// approval is what the annotation says that lets a transition begin: the digest of the plan to which it leads, that of
+// the plan which runs, how many approvals there were before, and the hosts that count as lost. To approve the way from
+// one plan is not to approve that from another one, whose steps are others; to approve that a host leaves is not to
+// approve that its member is removed without a way back.
 func (r *record) approval(digest string, lost []string) string {
 	word := digest
-	if of, rest, _ := strings.Cut(r.Approved, "."); of == digest {
-		count, _, _ := strings.Cut(rest, ".")
-		before, _ := strconv.Atoi(count) // none: once
-		word = fmt.Sprintf("%s.%d", digest, max(before, 1)+1)
+	if r.Runs != "" {
+		word += fromWord + r.Runs
+	}
+	if n := r.approvals(); n > 0 {
+		word = fmt.Sprintf("%s.%d", word, n+1)
 	}
 	for _, host := range lost {
 		word += lostWord + host
@@ -231,11 +234,21 @@ func (r *record) approval(digest string, lost []string) string {
 	return word
 }
 
+func (r *record) approvals() int {
+	if r.Approvals == 0 && r.Approved != "" {
+		return 1
+	}
+	return r.Approvals
+}
+
+// fromWord stands before the plan from which an approval lets a transition begin.
+const fromWord = ".from-"
+
 // lostWord stands before each host that an approval names as lost.
 const lostWord = ".lost-"
 
-// IsAbout reports whether a person who named a plan means a word of approval. Its digest alone does not say that hosts
-// are lost: then it is the whole word.
+// IsAbout reports whether a person who named a plan means a word of approval, of which it is the beginning. Its digest
+// alone does not say that hosts are lost: then it is the whole word.
 func IsAbout(word, named string) bool {
 	digest, _, _ := strings.Cut(word, ".")
 	return named == word || named == digest && !strings.Contains(word, lostWord)

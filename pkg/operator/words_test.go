@@ -14,31 +14,44 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/transition/remote"
 )
 
-// TestApprovalsAreUsedUp: an annotation that stays on the object approves one transition to its plan, and not the next.
+// TestApprovalsAreUsedUp: an annotation that stays on the object approves one transition, and not the next one to its
+// plan, nor one to it from another plan, whenever that was approved before.
 func TestApprovalsAreUsedUp(t *testing.T) {
+	seen := map[string]bool{}
 	r := &record{}
-	for _, want := range []string{"d", "d.2", "d.3"} {
-		if got := r.approval("d", nil); got != want {
-			t.Errorf("after %q: %q, want %q", r.Approved, got, want)
+	for _, step := range []struct{ to, want string }{
+		{"d", "d"}, {"a", "a.from-d.2"}, {"d", "d.from-a.3"}, {"e", "e.from-d.4"}, {"d", "d.from-e.5"},
+		{"a", "a.from-d.6"}, {"d", "d.from-a.7"},
+	} {
+		got := r.approval(step.to, nil)
+		if got != step.want || seen[got] {
+			t.Errorf("from %q to %q: %q, want %q, after %v", r.Runs, step.to, got, step.want, seen)
 		}
-		r.Approved = r.approval("d", nil)
+		seen[got] = true
+		r.Runs, r.Approvals = step.to, r.approvals()+1
 	}
-	if got := r.approval("e", nil); got != "e" {
-		t.Errorf("of another plan: %q", got)
+	if a, e := (&record{Runs: "a"}).approval("d", nil), (&record{Runs: "e"}).approval("d", nil); a == e {
+		t.Errorf("from two plans: %q", a)
 	}
-	r = &record{}
-	for _, want := range []string{"d.lost-cp-2.lost-cp-3.example", "d.2.lost-cp-2.lost-cp-3.example",
-		"d.3.lost-cp-2.lost-cp-3.example"} {
+	for _, old := range []string{"d", "d.2", "d.3.lost-cp-2"} { // of an operator that did not count
+		if got := (&record{Approved: old}).approval("d", nil); got == "d" || got == old && old != "d.2" {
+			t.Errorf("after %q: %q", old, got)
+		}
+	}
+	r = &record{Runs: "a"}
+	for _, want := range []string{"d.from-a.lost-cp-2.lost-cp-3.example",
+		"d.from-a.2.lost-cp-2.lost-cp-3.example", "d.from-a.3.lost-cp-2.lost-cp-3.example"} {
 		got := r.approval("d", []string{"cp-2", "cp-3.example"})
 		if got != want || r.approval("d", nil) == got || r.approval("d", []string{"cp-2"}) == got {
-			t.Errorf("after %q, with lost hosts: %q, want %q", r.Approved, got, want)
+			t.Errorf("after %d, with lost hosts: %q, want %q", r.Approvals, got, want)
 		}
-		if !IsAbout(got, got) || IsAbout(got, "d") || IsAbout(got, "d.2") {
+		if !IsAbout(got, got) || IsAbout(got, "d") || IsAbout(got, "d.from-a") {
 			t.Errorf("%q is approved by the name of the plan", got)
 		}
-		r.Approved = got
+		r.Approvals = r.approvals() + 1
 	}
-	if !IsAbout("d.2", "d") || !IsAbout("d", "d") || IsAbout("d", "e") || IsAbout("d", "") {
+	if !IsAbout("d.from-a.2", "d") || !IsAbout("d", "d") || IsAbout("d", "e") || IsAbout("d", "") ||
+		IsAbout("d.from-a", "a") {
 		t.Error("a plan is not named by its digest")
 	}
 }

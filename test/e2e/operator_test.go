@@ -344,7 +344,8 @@ func TestOperatorRunsControlPlanes(t *testing.T) {
 	m.ok("", "patch", "fcp", "plane", "--type=json", "-p", `[{"op":"remove","path":"/spec/modern/image"}]`)
 	m.awaits("plane", ".status.phase", "Waiting")
 	digest := m.ok("", "get", "fcp", "plane", "-o", "jsonpath={.status.plan}")
-	m.ok("", "annotate", "fcp", "plane", "kubefusion.dev/approve="+digest)
+	runs := m.ok("", "get", "fcp", "plane", "-o", "jsonpath={.status.runs}")
+	m.ok("", "annotate", "fcp", "plane", "kubefusion.dev/approve="+digest+".from-"+runs)
 	m.awaits("plane", ".status.runs", digest)
 
 	// A namespace of something else.

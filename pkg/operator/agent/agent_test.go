@@ -397,6 +397,18 @@ func TestAPlaneOnHosts(t *testing.T) {
 				!strings.HasPrefix(word, f.Status.Plan) {
 				t.Errorf("approved with %q, and it waits for %q, %v", approved, word, err)
 			}
+			// One that was given and not used is from the plan that ran then.
+			w.approve()
+			modern["version"] = "1.36.2"
+			w.edit(map[string]any{"modern": modern, "approval": "Automatic"})
+			unused := w.runs(nil).Annotations[api.AnnotationApprove]
+			modern["version"] = "1.36.4"
+			w.edit(map[string]any{"modern": modern, "approval": "Manual"})
+			f = w.until(api.Waiting, nil)
+			if word, err := operator.Approvable(f); err != nil || word == unused ||
+				!strings.HasPrefix(word, f.Status.Plan+".from-"+f.Status.Runs) {
+				t.Errorf("approved with %q, and it waits for %q, %v", unused, word, err)
+			}
 			w.runs(nil)
 			w.compare(w.wanted())
 		})

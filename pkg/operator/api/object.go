@@ -28,8 +28,8 @@ type FusedControlPlaneList struct {
 
 // Annotations of a FusedControlPlane.
 const (
-	// AnnotationApprove has what the condition Progressing says, which begins with the digest of a plan: the transition
-	// to it may begin, once, and without the hosts alone that it names as lost.
+	// AnnotationApprove has what the condition Progressing says, the digests of two plans: the transition to the first
+	// from the second may begin, once, and without the hosts alone that it names as lost.
 	AnnotationApprove = Group + "/approve"
 	// AnnotationBack has the digest of a plan: the transition to it is undone. An edit of the spec ends that.
 	AnnotationBack = Group + "/back"

@@ -12,7 +12,7 @@ type Status struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// in one word; the conditions say more
 	Phase Phase `json:"phase,omitempty"`
-	// digest of the plan that the spec leads to; an approval names it
+	// digest of the plan that the spec leads to; an approval begins with it
 	Plan string `json:"plan,omitempty"`
 	// digest of the plan by which the components run; empty while none does
 	Runs string `json:"runs,omitempty"`
