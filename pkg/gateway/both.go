@@ -215,7 +215,7 @@ func (b *both) tables(w http.ResponseWriter, names []pair.Side, form string, ask
 		}
 		if b.makesTable(name, form) {
 			var err error
-			if a.body, err = b.tabled(a.body); err != nil {
+			if a.body, err = b.tabled(a.body, true); err != nil {
 				return unreachable(name, err)
 			}
 		}

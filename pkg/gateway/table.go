@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -27,9 +28,10 @@ var columns = sync.OnceValue(func() *printers.HumanReadableGenerator {
 	return printers.NewTableGenerator().With(printersinternal.AddHandlers)
 })
 
-// tabled makes a Table of an object or a list, of a side that makes none itself. What it takes is held in the memory of
-// the request.
-func (b *both) tabled(body []byte) ([]byte, error) {
+// tabled makes a Table of an object or a list, of a side that makes none itself: which of them the request says, since
+// custom resources have kinds and fields that are called as those of lists. What it takes is held in the memory of the
+// request.
+func (b *both) tabled(body []byte, list bool) ([]byte, error) {
 	const copies = 3 // its values, the internal ones, and the rows
 	if err := b.memory.Grow(b.r.Context(), copies*webserver.DecodedBytes(body)); err != nil {
 		return nil, unread(err)
@@ -44,7 +46,11 @@ func (b *both) tabled(body []byte) ([]byte, error) {
 	table := metav1.Table{Rows: []metav1.TableRow{}}
 	table.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
 	table.ResourceVersion = of.GetResourceVersion()
-	if items, list := whole["items"].([]any); list || strings.HasSuffix(gvk.Kind, "List") && whole["items"] == nil {
+	if list {
+		items, ok := whole["items"].([]any)
+		if !ok && whole["items"] != nil {
+			return nil, errors.New("items: want a list")
+		}
 		objects, gvk.Kind = items, strings.TrimSuffix(gvk.Kind, "List")
 		table.Continue = of.GetContinue()
 		table.RemainingItemCount = of.GetRemainingItemCount()

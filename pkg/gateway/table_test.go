@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -125,6 +126,39 @@ func TestTablesOfCustomResources(t *testing.T) {
 	x.modern.say("GET "+v1+"/margherita", http.StatusNotFound, "{}")
 	x.wants("GET", v1+"/margherita", "", http.StatusOK, `"cells":["margherita",`,
 		"Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+}
+
+// TestObjectsThatLookLikeLists: what a custom resource calls its kind and its fields makes no list of one object.
+func TestObjectsThatLookLikeLists(t *testing.T) {
+	converter, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &both{Gateway: &Gateway{messages: converter}, query: url.Values{}, r: httptest.NewRequest("GET", "/", nil)}
+	for _, text := range []string{
+		`{"apiVersion":"example.com/v1","kind":"AllowList","metadata":{"name":"one"}}`,
+		`{"apiVersion":"example.com/v1","kind":"Menu","metadata":{"name":"one"},"items":["pizza",{"a":1}]}`,
+		`{"apiVersion":"example.com/v1","kind":"Menu","metadata":{"name":"one"},"items":[]}`,
+	} {
+		kind := "AllowListList"
+		if !strings.Contains(text, "AllowList") {
+			kind = "MenuList"
+		}
+		for body, list := range map[string]bool{text: false,
+			`{"apiVersion":"example.com/v1","kind":"` + kind + `","items":[` + text + `]}`: true} {
+			var table metav1.Table
+			made, err := b.tabled([]byte(body), list)
+			if err == nil {
+				err = json.Unmarshal(made, &table)
+			}
+			if err != nil || len(table.Rows) != 1 || table.Rows[0].Cells[0] != "one" {
+				t.Errorf("%s: %s, %v", body, made, err)
+			}
+		}
+	}
+	if made, err := b.tabled([]byte(`{"apiVersion":"v1","kind":"PodList","items":{}}`), true); err == nil {
+		t.Errorf("a list without a list: %s", made)
+	}
 }
 
 // TestRowsOfObjectsThatNoServerValidated: a printer that ends in a panic costs one row, not every list of the kind.
