@@ -31,9 +31,9 @@ type pkg struct {
 
 // leaves are ideas that every package may use. They are pure, and import nothing of ours but each other.
 var leaves = []string{
-	"docs", "examples", "internal/crdfile", "internal/keyindex", "internal/licenses", "internal/prose",
-	"internal/quantity", "internal/spelling", "internal/strictyaml", "internal/visible", "internal/yamltext",
-	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/kubever/browse", "pkg/pair", "pkg/storage",
+	"docs", "examples", "internal/crdfile", "internal/jsontext", "internal/keyindex", "internal/licenses",
+	"internal/prose", "internal/quantity", "internal/spelling", "internal/strictyaml", "internal/visible",
+	"internal/yamltext", "pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/kubever/browse", "pkg/pair", "pkg/storage",
 	"pkg/witness", "templates",
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
@@ -46,7 +47,11 @@ func (p Part) Decode() (*Object, error) {
 	}
 }
 
+// decodeJSON reads what most JSON says without the library, which is asked for the rest.
 func (p Part) decodeJSON() (*Object, error) {
+	if value, ok := jsontext.Object(p.Text, mapsLimit); ok {
+		return p.object(value)
+	}
 	if mapsIn(p.Text) > mapsLimit {
 		return nil, &SyntaxError{p.Document, p.Line, errManyMaps}
 	}

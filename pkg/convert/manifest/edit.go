@@ -3,13 +3,13 @@ package manifest
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
@@ -48,30 +48,29 @@ func withCarriageReturns(text []byte) []byte {
 }
 
 func (o *Object) rewriteJSON(value map[string]any) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if prefix, indent := jsonLayout(o.Text); indent != "" {
-		encoder.SetIndent(prefix, indent)
+	prefix, indent := jsonLayout(o.Text)
+	if indent == "" {
+		prefix = ""
 	}
-	if err := encoder.Encode(value); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+	return jsontext.Marshal(value, prefix, indent)
 }
 
 // jsonLayout finds what the lines of an object start with, and by how much its fields are indented; "" for an object on
 // one line.
 func jsonLayout(text []byte) (prefix, indent string) {
-	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
-	if len(lines) < 2 {
+	text = bytes.TrimRight(text, "\n")
+	_, second, several := bytes.Cut(text, []byte("\n"))
+	if !several {
 		return "", ""
 	}
-	prefix = spaceBefore(lines[len(lines)-1])
-	return prefix, strings.TrimPrefix(spaceBefore(lines[1]), prefix)
+	prefix = spaceBefore(text[bytes.LastIndexByte(text, '\n')+1:])
+	return prefix, strings.TrimPrefix(spaceBefore(second), prefix)
 }
 
-func spaceBefore(line string) string { return line[:len(line)-len(strings.TrimLeft(line, " \t"))] }
+// spaceBefore is the space that a line starts with; other lines may follow.
+func spaceBefore(line []byte) string {
+	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
+}
 
 // renderYAML writes the whole object anew, as an item of its list where it stood in one.
 func (o *Object) renderYAML(value map[string]any) ([]byte, error) {

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubefusion/fusionctl/internal/yamltext"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
 	"github.com/kubefusion/fusionctl/pkg/convert"
-	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -297,21 +298,20 @@ func TestObjectsOfThreeMegabytes(t *testing.T) {
 	}
 }
 
-// readAlone does with a text what has to be done to convert nothing: it is read, decoded, and written anew.
+// readAlone does with an object what has to be done to convert nothing: it is decoded and encoded as Kubernetes'
+// clients do it.
 func readAlone(tb testing.TB, text []byte) {
-	for part, err := range manifest.Parts(bytes.NewReader(text)) {
-		var object *manifest.Object
-		if err == nil && part.Object {
-			object, err = part.Decode()
+	var object unstructured.Unstructured
+	var err error
+	if text[0] == '{' {
+		if err = object.UnmarshalJSON(text); err == nil {
+			_, err = object.MarshalJSON()
 		}
-		if err == nil && object != nil && part.Format == manifest.JSON {
-			_, err = object.Rewrite(object.Value)
-		} else if err == nil && object != nil {
-			_, err = yamltext.Marshal(object.Value)
-		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+	} else if err = yaml.Unmarshal(text, &object.Object); err == nil {
+		_, err = yaml.Marshal(object.Object)
+	}
+	if err != nil {
+		tb.Fatal(err)
 	}
 }
 

@@ -2,12 +2,11 @@ package stream
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
@@ -107,20 +106,21 @@ func (o *Writer) json(result *unstructured.Unstructured) error {
 	if o.count == 1 {
 		prefix = ""
 	}
-	text, err := indented(result.Object, prefix)
+	text, err := jsontext.Marshal(result.Object, prefix, "  ")
 	if err != nil {
 		return err
 	}
 	switch o.count {
 	case 1:
-		o.first = []byte(text)
+		o.first = text
 	case 2:
 		o.write([]byte("{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": [\n    "))
 		o.write(bytes.ReplaceAll(o.first, []byte("\n"), []byte("\n    ")))
 		o.first = nil
 		fallthrough
 	default:
-		o.write([]byte(",\n    " + text))
+		o.write([]byte(",\n    "))
+		o.write(text)
 	}
 	return o.err
 }
@@ -134,14 +134,4 @@ func (o *Writer) Close() error {
 		o.write([]byte("\n  ]\n}\n"))
 	}
 	return o.err
-}
-
-// indented is a value as JSON, without a line break at the end.
-func indented(value any, prefix string) (string, error) {
-	var buf bytes.Buffer
-	encoder := json.NewEncoder(&buf)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent(prefix, "  ")
-	err := encoder.Encode(value)
-	return strings.TrimSuffix(buf.String(), "\n"), err
 }

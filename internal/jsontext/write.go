@@ -1,0 +1,192 @@
+package jsontext
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Marshal writes a value as encoding/json does, without escapes for HTML and without a line feed at its end: on one
+// line, or with an indent, its lines but the first after a prefix. FuzzMarshal holds it against encoding/json.
+// Errors: those of encoding/json.
+func Marshal(value any, prefix, indent string) ([]byte, error) {
+	w := writer{prefix: prefix, indent: indent}
+	if w.value(value, 0) {
+		return w.out, nil
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if prefix != "" || indent != "" {
+		encoder.SetIndent(prefix, indent)
+	}
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+type writer struct {
+	out            []byte
+	prefix, indent string
+	fields         []field // of the objects that are being written, the innermost last
+}
+
+type field struct {
+	name  string
+	value any
+}
+
+// value writes a value; false for one that decoders do not make.
+func (w *writer) value(value any, depth int) bool {
+	if depth > depthLimit {
+		return false
+	}
+	switch value := value.(type) {
+	case nil:
+		w.out = append(w.out, "null"...)
+	case string:
+		w.string(value)
+	case bool:
+		w.out = strconv.AppendBool(w.out, value)
+	case int64:
+		w.out = strconv.AppendInt(w.out, value, 10)
+	case map[string]any:
+		return w.object(value, depth)
+	case []any:
+		return w.list(value, depth)
+	case float64:
+		text, err := json.Marshal(value)
+		w.out = append(w.out, text...)
+		return err == nil
+	default:
+		return false
+	}
+	return true
+}
+
+func (w *writer) object(object map[string]any, depth int) bool {
+	switch {
+	case object == nil:
+		w.out = append(w.out, "null"...)
+		return true
+	case len(object) == 0:
+		w.out = append(w.out, "{}"...)
+		return true
+	}
+	start := len(w.fields)
+	for name, value := range object {
+		w.fields = append(w.fields, field{name, value})
+	}
+	end := len(w.fields)
+	slices.SortFunc(w.fields[start:], func(a, b field) int { return strings.Compare(a.name, b.name) })
+	for i := start; i < end; i++ {
+		w.separate(i == start, '{', depth+1)
+		w.string(w.fields[i].name)
+		w.out = append(w.out, ':')
+		if w.prefix != "" || w.indent != "" {
+			w.out = append(w.out, ' ')
+		}
+		if !w.value(w.fields[i].value, depth+1) {
+			return false
+		}
+	}
+	w.fields = w.fields[:start]
+	w.line(depth)
+	w.out = append(w.out, '}')
+	return true
+}
+
+func (w *writer) list(list []any, depth int) bool {
+	switch {
+	case list == nil:
+		w.out = append(w.out, "null"...)
+		return true
+	case len(list) == 0:
+		w.out = append(w.out, "[]"...)
+		return true
+	}
+	for i, value := range list {
+		w.separate(i == 0, '[', depth+1)
+		if !w.value(value, depth+1) {
+			return false
+		}
+	}
+	w.line(depth)
+	w.out = append(w.out, ']')
+	return true
+}
+
+// separate writes what stands in front of a field or an element.
+func (w *writer) separate(first bool, open byte, depth int) {
+	if !first {
+		open = ','
+	}
+	w.out = append(w.out, open)
+	w.line(depth)
+}
+
+// line starts one, if values have lines of their own.
+func (w *writer) line(depth int) {
+	if w.prefix == "" && w.indent == "" {
+		return
+	}
+	w.out = append(append(w.out, '\n'), w.prefix...)
+	for range depth {
+		w.out = append(w.out, w.indent...)
+	}
+}
+
+func (w *writer) string(text string) {
+	w.out = append(w.out, '"')
+	start := 0
+	for i := 0; i < len(text); {
+		b := text[i]
+		if b < utf8.RuneSelf {
+			if b >= ' ' && b != '"' && b != '\\' {
+				i++
+				continue
+			}
+			w.out = append(w.out, text[start:i]...)
+			w.escape(b)
+			i++
+			start = i
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && size == 1 || r == '\u2028' || r == '\u2029' {
+			w.out = append(w.out, text[start:i]...)
+			w.out = append(w.out, `\u`...)
+			w.out = strconv.AppendInt(w.out, int64(r), 16)
+			start = i + size
+		}
+		i += size
+	}
+	w.out = append(append(w.out, text[start:]...), '"')
+}
+
+// escape writes a character that stands in no string.
+func (w *writer) escape(b byte) {
+	const hex = "0123456789abcdef"
+	w.out = append(w.out, '\\')
+	switch b {
+	case '\b':
+		b = 'b'
+	case '\f':
+		b = 'f'
+	case '\n':
+		b = 'n'
+	case '\r':
+		b = 'r'
+	case '\t':
+		b = 't'
+	case '"', '\\':
+	default:
+		w.out = append(w.out, 'u', '0', '0', hex[b>>4])
+		b = hex[b&0xf]
+	}
+	w.out = append(w.out, b)
+}
