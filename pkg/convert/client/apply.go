@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/yamltext"
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -94,47 +96,88 @@ func (c *call) outgoingPart(part map[string]any) (map[string]any, *http.Response
 	if c.about.subresource == "scale" {
 		to = c.servedScale()
 	}
-	conversion, err := c.converter.Begin(&unstructured.Unstructured{Object: part}, to)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", c.request(), err)
+	var refused *http.Response
+	p := &Part{Converter: c.converter, Server: c.server, Request: c.request(), To: to, Subresource: c.about.subresource,
+		Manager: c.req.URL.Query().Get("fieldManager"), Current: func() (map[string]any, error) {
+			current, response, err := c.current()
+			if response == nil {
+				return current, err
+			}
+			if slices.Contains([]int{http.StatusNotFound, http.StatusForbidden}, response.StatusCode) {
+				response.Body.Close()
+				return nil, nil
+			}
+			refused = response
+			return nil, errRefused
+		}}
+	out, losses, err := p.Convert(part)
+	if refused != nil {
+		return nil, refused, nil
 	}
-	conversion.Own()
-	out := conversion.Out.Object
-	implied, err := c.fieldByField(part, out, to)
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.server.Minor.Known() {
-		for _, path := range conversion.WriteRequired(c.server.Minor) {
+	return out, nil, c.lost(from, to, part, losses)
+}
+
+var errRefused = errors.New("the object cannot be read")
+
+// Part says how what a program applies by server-side apply becomes what the server merges, which has the kind in
+// another version.
+type Part struct {
+	Converter *convert.Converter
+	Server    *negotiate.Server
+	Request   string // for errors: PATCH deployments.apps/v1
+	To        schema.GroupVersionKind
+	// Manager and Subresource are those of the request.
+	Manager, Subresource string
+	// Current reads the object as the server has it. Nil without an error where there is none, and where it may not be
+	// read: an apply may create it all the same.
+	Current func() (map[string]any, error)
+}
+
+// Convert converts what is applied, which is the result's from then on. Losses are for the caller to judge.
+// Errors: *UnfaithfulError for what cannot be said of a part of an object; those of Current.
+func (p *Part) Convert(part map[string]any) (out map[string]any, losses []convert.Loss, err error) {
+	conversion, err := p.Converter.Begin(&unstructured.Unstructured{Object: part}, p.To)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", p.Request, err)
+	}
+	conversion.Own()
+	out = conversion.Out.Object
+	implied, err := p.fieldByField(part, out)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.Server.Minor.Known() {
+		for _, path := range conversion.WriteRequired(p.Server.Minor) {
 			if !strings.Contains(path, "[") { // within a list that is applied as a whole
 				implied = append(implied, strings.Split(path, "."))
 			}
 		}
 	}
-	if response, err := c.imply(out, implied); response != nil || err != nil {
-		return nil, response, err
+	if err := p.imply(out, implied); err != nil {
+		return nil, nil, err
 	}
-	return out, nil, c.lost(from, to, part, append(conversion.Losses, knownFields.unknown(out, to, c.server)...))
+	return out, append(conversion.Losses, knownFields.unknown(out, p.To, p.Server)...), nil
+}
+
+func (p *Part) unfaithful(format string, args ...any) error {
+	return &UnfaithfulError{Request: p.Request, Server: p.Server.Name, Reason: fmt.Sprintf(format, args...)}
 }
 
 // imply leaves in what is applied the fields that the program does not say, and that the asked version implies or the
 // server's requires, where the object is to be created. The manager owns them then, so that of an object that is there
 // they stay as they are: with the manager that owns them, and out of what is applied otherwise.
-func (c *call) imply(out map[string]any, implied [][]string) (*http.Response, error) {
+func (p *Part) imply(out map[string]any, implied [][]string) error {
 	if len(implied) == 0 {
-		return nil, nil
+		return nil
 	}
-	current, response, err := c.current()
-	switch {
-	case err != nil:
-		return nil, err
-	case response != nil && slices.Contains([]int{http.StatusNotFound, http.StatusForbidden}, response.StatusCode):
-		response.Body.Close() // an apply may create what is not there, and what may not be read
-		return nil, nil
-	case response != nil:
-		return response, nil
+	current, err := p.Current()
+	if current == nil || err != nil {
+		return err
 	}
-	owned := c.owned(current)
+	owned := p.owned(current)
 	for _, at := range implied {
 		unstructured.RemoveNestedField(out, at...)
 		value, found := lookUp(current, at)
@@ -142,18 +185,17 @@ func (c *call) imply(out map[string]any, implied [][]string) (*http.Response, er
 			continue
 		}
 		if err := unstructured.SetNestedField(out, runtime.DeepCopyJSONValue(value), at...); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.request(), err)
+			return fmt.Errorf("%s: %w", p.Request, err)
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // owned are the fields of an object that the manager of the request applied, in the form of managedFields.
-func (c *call) owned(object map[string]any) map[string]any {
-	manager := c.req.URL.Query().Get("fieldManager")
+func (p *Part) owned(object map[string]any) map[string]any {
 	for _, entry := range (&unstructured.Unstructured{Object: object}).GetManagedFields() {
-		if entry.Manager != manager || entry.Operation != metav1.ManagedFieldsOperationApply ||
-			entry.Subresource != c.about.subresource || entry.FieldsV1 == nil {
+		if entry.Manager != p.Manager || entry.Operation != metav1.ManagedFieldsOperationApply ||
+			entry.Subresource != p.Subresource || entry.FieldsV1 == nil {
 			continue
 		}
 		var fields map[string]any
@@ -180,18 +222,18 @@ const limitMoved = 1000
 // or of which something follows that no field says: server-side apply merges field by field, and the manager would own
 // what it did not say. Empty values that Go writes of its own accord are taken out. implied is where the asked version
 // says something by saying nothing.
-func (c *call) fieldByField(part, out map[string]any, to schema.GroupVersionKind) (implied [][]string, err error) {
+func (p *Part) fieldByField(part, out map[string]any) (implied [][]string, err error) {
 	before, after := map[string]field{}, map[string]field{}
 	if names := limitNames; !fieldsIn(part, nil, before, &names) || !fieldsIn(out, nil, after, &names) {
-		return nil, c.unfaithful("server-side apply: the paths of all fields have more than %d names", limitNames)
+		return nil, p.unfaithful("server-side apply: the paths of all fields have more than %d names", limitNames)
 	}
 	gone, come := apart(before, after), apart(after, before)
 	if len(gone)+len(come) == 0 {
 		return nil, nil
 	}
 	if len(gone) > limitMoved {
-		return nil, c.unfaithful("server-side apply: %d fields, more than %d, are not in their places in %s", len(gone),
-			limitMoved, to.GroupVersion())
+		return nil, p.unfaithful("server-side apply: %d fields, more than %d, are not in their places in %s", len(gone),
+			limitMoved, p.To.GroupVersion())
 	}
 	becomes := func(at []string, value any) (map[string]field, error) {
 		alone := map[string]any{"apiVersion": part["apiVersion"], "kind": part["kind"]}
@@ -200,9 +242,9 @@ func (c *call) fieldByField(part, out map[string]any, to schema.GroupVersionKind
 				return nil, err
 			}
 		}
-		converted, _, err := c.convert(alone, to)
+		converted, _, err := p.Converter.Convert(&unstructured.Unstructured{Object: alone}, p.To)
 		fields, names := map[string]field{}, limitNames
-		if err == nil && !fieldsIn(converted, nil, fields, &names) {
+		if err == nil && !fieldsIn(converted.Object, nil, fields, &names) {
 			err = fmt.Errorf("more than %d names", limitNames)
 		}
 		return fields, err
@@ -218,7 +260,7 @@ func (c *call) fieldByField(part, out map[string]any, to schema.GroupVersionKind
 		emptied = emptied || f.empty()
 		fields, err := becomes(f.at, f.value)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", c.request(), f, err)
+			return nil, fmt.Errorf("%s: %s: %w", p.Request, f, err)
 		}
 		for key, now := range fields {
 			if now.empty() || now.in(nothing, key) {
@@ -226,12 +268,12 @@ func (c *call) fieldByField(part, out map[string]any, to schema.GroupVersionKind
 				continue
 			}
 			if !now.in(after, key) {
-				return nil, c.unmerged(now, f, to)
+				return nil, p.unmerged(now, f)
 			}
 			explained[key] = true
 		}
 		if f.value == nil && len(fields) == 0 {
-			return nil, c.unfaithful("server-side apply: null of %s is not converted to %s", f, to.GroupVersion())
+			return nil, p.unfaithful("server-side apply: null of %s is not converted to %s", f, p.To.GroupVersion())
 		}
 	}
 	for _, key := range come {
@@ -242,20 +284,20 @@ func (c *call) fieldByField(part, out map[string]any, to schema.GroupVersionKind
 		case !explained[key] && f.in(nothing, key):
 			implied = append(implied, f.at)
 		default:
-			return nil, c.unmerged(f, field{at: []string{"the apply patch"}}, to)
+			return nil, p.unmerged(f, field{at: []string{"the apply patch"}})
 		}
 	}
 	return implied, nil
 }
 
 // unmerged is the error for what a field becomes that is not merged as the field is.
-func (c *call) unmerged(now, was field, to schema.GroupVersionKind) error {
+func (p *Part) unmerged(now, was field) error {
 	if now.keeps() { // all that several managers say would be in it, and one of them owns it
-		return c.unfaithful("server-side apply: %s has no field for all of it, and what %s keeps is not merged; "+
-			"update the object, or send a merge patch", to.GroupVersion(), now)
+		return p.unfaithful("server-side apply: %s has no field for all of it, and what %s keeps is not merged; "+
+			"update the object, or send a merge patch", p.To.GroupVersion(), now)
 	}
-	return c.unfaithful("server-side apply: of %s, %s of %s is not converted field by field; update the object, "+
-		"or send a merge patch", was, now, to.GroupVersion())
+	return p.unfaithful("server-side apply: of %s, %s of %s is not converted field by field; update the object, "+
+		"or send a merge patch", was, now, p.To.GroupVersion())
 }
 
 // field is what an object says at a path of names: a value that is no object, or an empty one.

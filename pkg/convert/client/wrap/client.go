@@ -12,11 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // Client serves programs of other versions with a client that exists. What a write cannot say in the server's version
@@ -188,17 +191,20 @@ func (w *wrapped) over(
 
 // Patch carries out a patch by reading the object, patching it in the asked version, and writing it.
 func (w *wrapped) Patch(ctx context.Context, object ctrl.Object, patch ctrl.Patch, options ...ctrl.PatchOption) error {
-	return w.patch(ctx, object, patch, false, func() error { return w.Client.Patch(ctx, object, patch, options...) },
+	o := (&ctrl.PatchOptions{}).ApplyOptions(options)
+	return w.patch(ctx, object, patch, false, o.FieldManager,
+		func(object ctrl.Object, patch ctrl.Patch) error {
+			return w.Client.Patch(ctx, object, patch, options...)
+		},
 		func(served ctrl.Object) error {
-			o := (&ctrl.PatchOptions{}).ApplyOptions(options)
 			return w.Client.Update(ctx, served, &ctrl.UpdateOptions{
 				DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation})
 		})
 }
 
 func (w *wrapped) patch(
-	ctx context.Context, object ctrl.Object, patch ctrl.Patch, status bool, pass func() error,
-	write func(ctrl.Object) error,
+	ctx context.Context, object ctrl.Object, patch ctrl.Patch, status bool, manager string,
+	pass func(ctrl.Object, ctrl.Patch) error, write func(ctrl.Object) error,
 ) error {
 	b := w.reader.bridge
 	answer, err := b.answer(ctx, object)
@@ -206,15 +212,15 @@ func (w *wrapped) patch(
 		return err
 	}
 	if answer.Verdict == negotiate.Pass {
-		return pass()
+		return pass(object, patch)
 	}
 	resource := schema.GroupResource{Group: answer.Asked.Group, Resource: answer.Resource.Name}
-	if patch.Type() == types.ApplyPatchType { //nolint:staticcheck // clients still send it
-		return partial(resource, object.GetName(), answer)
-	}
 	text, err := patch.Data(object)
 	if err != nil {
 		return err
+	}
+	if patch.Type() == types.ApplyPatchType { //nolint:staticcheck // clients still send it
+		return w.patchByApply(ctx, object, text, answer, status, manager, pass)
 	}
 	apply, err := client.Patcher(patch.Type(), text, answer.Asked, resource, object.GetName())
 	if err != nil {
@@ -243,41 +249,128 @@ func (w *wrapped) patch(
 	})
 }
 
-// partial refuses server-side apply: a part of an object does not convert.
-func partial(resource schema.GroupResource, name string, answer negotiate.Answer) error {
-	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "apply", resource, name,
-		fmt.Sprintf("server-side apply: the server keeps the owners of fields in %s, and a part of an object does not "+
-			"convert; apply it as %s, update the object, or send a merge patch", answer.As.GroupVersion(),
-			answer.As.GroupVersion()), 0, false)
+// Apply applies a part of an object. It is converted field by field, as package client does.
+func (w *wrapped) Apply(ctx context.Context, part runtime.ApplyConfiguration, options ...ctrl.ApplyOption) error {
+	manager := (&ctrl.ApplyOptions{}).ApplyOptions(options).FieldManager
+	return w.apply(ctx, part, manager, "", func(part runtime.ApplyConfiguration) error {
+		return w.Client.Apply(ctx, part, options...)
+	})
 }
 
-// applied says how the kind of a part of an object is served. Errors: of one that would have to be converted.
-func (b *bridge) applied(ctx context.Context, part runtime.ApplyConfiguration) error {
+// apply lets a part of an object be applied in the server's version, and shows what came of it in the asked one.
+func (w *wrapped) apply(
+	ctx context.Context, part runtime.ApplyConfiguration, manager, subresource string,
+	send func(runtime.ApplyConfiguration) error,
+) error {
+	b := w.reader.bridge
 	text, err := json.Marshal(part)
 	if err != nil {
 		return err
 	}
-	var named struct {
-		APIVersion, Kind string
-		Metadata         struct{ Name string }
-	}
-	if err := json.Unmarshal(text, &named); err != nil {
+	content := map[string]any{}
+	if err := utiljson.Unmarshal(text, &content); err != nil {
 		return err
 	}
-	answer, err := b.answerFor(ctx, schema.FromAPIVersionAndKind(named.APIVersion, named.Kind))
-	if err != nil || answer.Verdict == negotiate.Pass {
+	asked := (&unstructured.Unstructured{Object: content}).GroupVersionKind()
+	answer, err := b.answerFor(ctx, asked)
+	if err != nil {
 		return err
 	}
-	return partial(schema.GroupResource{Group: answer.Asked.Group, Resource: answer.Resource.Name}, named.Metadata.Name,
-		answer)
+	switch {
+	case answer.Verdict == negotiate.Pass:
+		return send(part)
+	case subresource != "" && subresource != "status":
+		return fmt.Errorf("server-side apply to subresource %s: the server has %s as %s, and only statuses are "+
+			"converted; use that version", subresource, answer.Asked, answer.As)
+	}
+	key := ctrl.ObjectKeyFromObject(&unstructured.Unstructured{Object: content})
+	out, err := w.outgoingPart(ctx, key, content, answer, manager, subresource)
+	if err != nil {
+		return err
+	}
+	applied := &unstructured.Unstructured{Object: out}
+	if err := send(ctrl.ApplyConfigurationFromUnstructured(applied)); err != nil {
+		return err
+	}
+	seen, _, err := b.convert(applied.Object, answer.Asked)
+	if err != nil {
+		return err
+	}
+	if text, err = json.Marshal(seen); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, part)
 }
 
-// Apply passes where the server has the asked version, and is refused otherwise.
-func (w *wrapped) Apply(ctx context.Context, part runtime.ApplyConfiguration, options ...ctrl.ApplyOption) error {
-	if err := w.reader.applied(ctx, part); err != nil {
+// patchByApply is apply for programs that send it as a patch.
+func (w *wrapped) patchByApply(
+	ctx context.Context, object ctrl.Object, text []byte, answer negotiate.Answer, status bool, manager string,
+	send func(ctrl.Object, ctrl.Patch) error,
+) error {
+	subresource := ""
+	if status {
+		subresource = "status"
+	}
+	var part map[string]any
+	text, err := yaml.YAMLToJSONStrict(text) // JSON is YAML, too
+	if err == nil {
+		err = utiljson.Unmarshal(text, &part)
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("reading the apply patch: %v", err))
+	}
+	out, err := w.outgoingPart(ctx, ctrl.ObjectKeyFromObject(object), part, answer, manager, subresource)
+	if err != nil {
 		return err
 	}
-	return w.Client.Apply(ctx, part, options...)
+	if text, err = json.Marshal(out); err != nil {
+		return err
+	}
+	served, _, err := w.reader.served(ctx, object)
+	if err != nil {
+		return err
+	}
+	if err := send(served, ctrl.RawPatch(types.ApplyPatchType, text)); err != nil { //nolint:staticcheck // as it came
+		return err
+	}
+	return w.reader.back(served, object, answer)
+}
+
+// outgoingPart converts what is applied. Errors: *client.LossError, *client.UnfaithfulError, and 415 of servers that
+// do not have server-side apply.
+func (w *wrapped) outgoingPart(
+	ctx context.Context, key ctrl.ObjectKey, part map[string]any, answer negotiate.Answer, manager, subresource string,
+) (map[string]any, error) {
+	b := w.reader.bridge
+	server, err := b.Negotiator.Server(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resource := schema.GroupResource{Group: answer.Asked.Group, Resource: answer.Resource.Name}
+	if server.Minor.Known() && !kubever.Behaves(kubever.BehaviourServerSideApply, server.Minor) {
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "apply", resource, key.Name,
+			fmt.Sprintf("server-side apply: %s does not have it; update the object, or send a merge patch",
+				server.Name), 0, false)
+	}
+	p := &client.Part{Converter: b.Converter, Server: server,
+		Request: http.MethodPatch + " " + answer.Resource.Name + "." + answer.Asked.GroupVersion().String(),
+		To:      answer.As, Manager: manager, Subresource: subresource, Current: func() (map[string]any, error) {
+			served := &unstructured.Unstructured{}
+			served.SetGroupVersionKind(answer.As)
+			switch err := w.Client.Get(ctx, key, served); {
+			case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+				return nil, nil
+			case err != nil:
+				return nil, err
+			}
+			return served.Object, nil
+		}}
+	before := (&unstructured.Unstructured{Object: part}).DeepCopy() // for what is said of losses
+	out, losses, err := p.Convert(part)
+	if err != nil {
+		return nil, err
+	}
+	return out, b.lost(before.Object, answer, server, losses, subresource == "status")
 }
 
 // served is the object as the server names it: its metadata alone.
@@ -403,21 +496,27 @@ func (s *subresource) Patch(
 		}
 		return s.next.Patch(ctx, served, patch, options...)
 	}
-	return s.of.patch(ctx, object, patch, true, func() error { return s.next.Patch(ctx, object, patch, options...) },
+	return s.of.patch(ctx, object, patch, true, o.FieldManager,
+		func(object ctrl.Object, patch ctrl.Patch) error { return s.next.Patch(ctx, object, patch, options...) },
 		func(served ctrl.Object) error {
 			return s.next.Update(ctx, served, &ctrl.SubResourceUpdateOptions{UpdateOptions: ctrl.UpdateOptions{
 				DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}})
 		})
 }
 
-// Apply passes where the server has the asked version, and is refused otherwise.
+// Apply applies a part of the status of an object. What is applied to other subresources, or has a body of its own, is
+// sent as it is where the server has the kind in the asked version, and refused elsewhere.
 func (s *subresource) Apply(
 	ctx context.Context, part runtime.ApplyConfiguration, options ...ctrl.SubResourceApplyOption,
 ) error {
-	if err := s.of.reader.applied(ctx, part); err != nil {
-		return err
+	o := (&ctrl.SubResourceApplyOptions{}).ApplyOpts(options)
+	name := s.name
+	if o.SubResourceBody != nil {
+		name += " with a body of its own"
 	}
-	return s.next.Apply(ctx, part, options...)
+	return s.of.apply(ctx, part, o.FieldManager, name, func(part runtime.ApplyConfiguration) error {
+		return s.next.Apply(ctx, part, options...)
+	})
 }
 
 type watching struct {

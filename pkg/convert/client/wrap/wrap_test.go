@@ -2,6 +2,7 @@ package wrap_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -11,10 +12,12 @@ import (
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -152,6 +155,84 @@ func TestClientReadsTheAskedVersion(t *testing.T) {
 	if err := outer.Get(t.Context(), key, custom); errors.As(err, new(*client.UnsupportedError)) || err == nil {
 		t.Errorf("a custom resource: %v, want the answer of the server", err)
 	}
+}
+
+// A part of an object is applied in the server's version, and its manager owns what it said.
+func TestClientAppliesParts(t *testing.T) {
+	o := options(t)
+	o.Negotiator = wrap.ForMinor(o.Converter, 36)
+	inner := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithReturnManagedFields().Build()
+	outer, err := wrap.Client(inner, o)
+	must(t, err)
+	const older = "extensions/v1beta1"
+	part := func(spec map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": older, "kind": "Deployment",
+			"metadata": map[string]any{"namespace": key.Namespace, "name": key.Name}, "spec": spec}}
+	}
+	template := map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "web"}},
+		"spec": map[string]any{"containers": []any{map[string]any{"name": "web", "image": "web:1"}}}}
+	first := part(map[string]any{"replicas": int64(2), "template": template})
+	must(t, outer.Apply(t.Context(), ctrl.ApplyConfigurationFromUnstructured(first), ctrl.FieldOwner("one")))
+	if first.GetAPIVersion() != older || first.GetResourceVersion() == "" {
+		t.Errorf("what was applied comes back as %v", first.Object)
+	}
+	var got appsv1.Deployment
+	must(t, inner.Get(t.Context(), key, &got))
+	if owns := string(got.ManagedFields[0].FieldsV1.Raw); *got.Spec.Replicas != 2 ||
+		got.Spec.Selector.MatchLabels["app"] != "web" || got.ManagedFields[0].APIVersion != "apps/v1" ||
+		!strings.Contains(owns, "f:selector") { // which the server requires
+		t.Errorf("the server has %+v, owned %s", got.Spec, owns)
+	}
+
+	budget := func(spec map[string]any) *unstructured.Unstructured {
+		object := part(spec)
+		object.Object["apiVersion"], object.Object["kind"] = "policy/v1beta1", "PodDisruptionBudget"
+		return object
+	}
+	must(t, outer.Apply(t.Context(), ctrl.ApplyConfigurationFromUnstructured(budget(map[string]any{
+		"minAvailable": int64(2), "selector": map[string]any{"matchLabels": map[string]any{"app": "web"}}})),
+		ctrl.FieldOwner("one")))
+	second := budget(map[string]any{"unhealthyPodEvictionPolicy": "AlwaysAllow"})
+	applied := second.DeepCopy()
+	//nolint:staticcheck // clients still send it
+	must(t, outer.Patch(t.Context(), applied, ctrl.RawPatch(types.ApplyPatchType, asJSON(t, second)),
+		ctrl.FieldOwner("two")))
+	if at, _, _ := unstructured.NestedFieldNoCopy(applied.Object, "spec", "minAvailable"); at != int64(2) ||
+		applied.GetAPIVersion() != "policy/v1beta1" {
+		t.Errorf("what was applied comes back as %v", applied.Object)
+	}
+	var kept policyv1.PodDisruptionBudget
+	must(t, inner.Get(t.Context(), key, &kept))
+	for _, entry := range kept.ManagedFields {
+		owns := string(entry.FieldsV1.Raw)
+		if entry.APIVersion != "policy/v1" || strings.Contains(owns, "f:minAvailable") != (entry.Manager == "one") ||
+			strings.Contains(owns, "f:unhealthyPodEvictionPolicy") != (entry.Manager == "two") {
+			t.Errorf("%s of %s owns %s", entry.Manager, entry.APIVersion, owns)
+		}
+	}
+	conflict := budget(map[string]any{"minAvailable": int64(3)})
+	err = outer.Apply(t.Context(), ctrl.ApplyConfigurationFromUnstructured(conflict), ctrl.FieldOwner("two"))
+	if !apierrors.IsConflict(err) {
+		t.Errorf("a field of another manager: %v, want a conflict", err)
+	}
+	scale := ctrl.ApplyConfigurationFromUnstructured(conflict)
+	if err := outer.SubResource("scale").Apply(t.Context(), scale); err == nil ||
+		!strings.Contains(err.Error(), "only statuses are converted") {
+		t.Errorf("a part of a scale: %v", err)
+	}
+	_, old := pair(t, options(t), interceptor.Funcs{})
+	part6 := ctrl.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"}}})
+	if err := old.Apply(t.Context(), part6, ctrl.FieldOwner("one")); !apierrors.IsUnsupportedMediaType(err) {
+		t.Errorf("on a server that does not have it: %v, want 415", err)
+	}
+}
+
+func asJSON(t *testing.T, object any) []byte {
+	t.Helper()
+	text, err := json.Marshal(object)
+	must(t, err)
+	return text
 }
 
 // What the asked version does not show stays, and what the server drops is named.
