@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -501,7 +502,7 @@ func (f *nodesPair) streams() {
 
 // streams are what kubectl does with a pod that serves, by the name of its command.
 var streams = map[string]func(d door, pod string) error{
-	"logs": door.logs, "exec": door.exec, "attach": door.attach, "port-forward": door.forward,
+	"logs": door.logs, "exec": door.exec, "attach": door.attach, "port-forward": door.forward, "cp": door.copies,
 }
 
 func (d door) logs(pod string) error {
@@ -518,6 +519,44 @@ func (d door) exec(pod string) error {
 		err = fmt.Errorf("it wrote %q", out)
 	}
 	return err
+}
+
+// copies: a file and a folder arrive in the pod and come back.
+func (d door) copies(pod string) error {
+	here, err := os.MkdirTemp(d.Dir(), "cp")
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(here, filepath.Base(here)) // no other copy is of this name in the pod
+	large := strings.Repeat("there and back\n", 100_000)
+	for name, text := range map[string]string{"large": large, "inner/small": "small"} {
+		file := filepath.Join(folder, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+			os.WriteFile(file, []byte(text), 0o640)); err != nil {
+			return err
+		}
+	}
+	there := "/tmp/" + filepath.Base(here)
+	for _, step := range [][]string{
+		{folder, pod + ":" + there},
+		{filepath.Join(folder, "large"), pod + ":" + there + "/again"},
+		{pod + ":" + there, filepath.Join(here, "back")},
+		{pod + ":" + there + "/again", filepath.Join(here, "again")},
+	} {
+		if _, err := d.kubectl(d.t.Context(), "", "cp", step[0], step[1]); err != nil {
+			return err
+		}
+	}
+	for name, want := range map[string]string{"back/large": large, "back/inner/small": "small", "again": large} {
+		got, err := os.ReadFile(filepath.Join(here, name))
+		if err != nil {
+			return err
+		}
+		if string(got) != want {
+			return fmt.Errorf("%s has come back with %d bytes of %d", name, len(got), len(want))
+		}
+	}
+	return nil
 }
 
 func (d door) attach(pod string) error {

@@ -116,7 +116,8 @@ func (r *Rig) startNode(name string, systemd bool, images []Image) *Node {
 		return err
 	})
 	for _, image := range append([]Image{
-		{Name: PodImage, Files: map[string]string{"prog": program}, Entrypoint: []string{"/prog"}},
+		{Name: PodImage, Files: map[string]string{"prog": program, "usr/local/bin/tar": program},
+			Entrypoint: []string{"/prog"}},
 		{Name: pauseImage, Files: map[string]string{"prog": program}, Entrypoint: []string{"/prog"}},
 	}, images...) {
 		n.Import(image)
