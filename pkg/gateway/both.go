@@ -74,11 +74,8 @@ type both struct {
 }
 
 // accepts is the form in which the client is answered. Tables and metadata alone are made here of what a side does not
-// answer with so, but for Tables of watches.
-func (b *both) accepts() (string, error) {
-	tables := b.info.Verb != "watch" || b.transforms(pair.Legacy) && b.transforms(pair.Modern)
-	return accept(b.r, tables, true)
-}
+// answer with so.
+func (b *both) accepts() (string, error) { return accept(b.r, true, true) }
 
 // transforms reports whether the side answers with Tables and metadata alone.
 func (b *both) transforms(name pair.Side) bool {
@@ -95,9 +92,20 @@ func (b *both) makesTable(name pair.Side, form string) bool {
 	return strings.Contains(form, tableForm) && !b.transforms(name)
 }
 
+// makes is how what the side answers with becomes what the client gets in the form; nil where it is that already.
+func (b *both) makes(name pair.Side, form string) func([]byte) ([]byte, error) {
+	switch {
+	case b.reduces(name, form):
+		return merge.MetadataAlone
+	case b.makesTable(name, form):
+		return func(object []byte) ([]byte, error) { return b.tableOf(object, false) }
+	}
+	return nil
+}
+
 // formOf is the form in which a side is queried for what the client gets in the form.
 func (b *both) formOf(name pair.Side, form string) string {
-	if b.reduces(name, form) || b.makesTable(name, form) {
+	if b.makes(name, form) != nil {
 		return "application/json"
 	}
 	return form

@@ -57,7 +57,7 @@ func (g *Gateway) conversion(c *exchange, row *routes.Row, name pair.Side,
 		},
 		OnRead: v.says, Kept: []string{hub.KeptAnnotation},
 		Hold: func() client.Holding {
-			held := &heldEvent{memory: memory, decoded: true}
+			held := &heldEvent{memory: memory, copies: 1}
 			c.took.end(held.End)
 			return held
 		},

@@ -28,14 +28,22 @@ var columns = sync.OnceValue(func() *printers.HumanReadableGenerator {
 	return printers.NewTableGenerator().With(printersinternal.AddHandlers)
 })
 
+// tableCopies is how many times the values of an object are held while a Table is made of it: its values, the internal
+// ones, and the rows.
+const tableCopies = 3
+
 // tabled makes a Table of an object or a list, of a side that makes none itself: which of them the request says, since
 // custom resources have kinds and fields that are called as those of lists. What it takes is held in the memory of the
 // request.
 func (b *both) tabled(body []byte, list bool) ([]byte, error) {
-	const copies = 3 // its values, the internal ones, and the rows
-	if err := b.memory.Grow(b.r.Context(), copies*webserver.DecodedBytes(body)); err != nil {
+	if err := b.memory.Grow(b.r.Context(), tableCopies*webserver.DecodedBytes(body)); err != nil {
 		return nil, unread(err)
 	}
+	return b.tableOf(body, list)
+}
+
+// tableOf is tabled for what is held already, as an event of a watch is.
+func (b *both) tableOf(body []byte, list bool) ([]byte, error) {
 	var whole map[string]any
 	if err := utiljson.Unmarshal(body, &whole); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -111,6 +112,107 @@ func TestTablesOfASideThatMakesNone(t *testing.T) {
 	got, objects := table(collection + "/old")
 	if len(objects) != 1 || objects[0] != "PartialObjectMetadata old legacy l5" || cell(got, 0, "Up-to-date") != 0.0 {
 		t.Errorf("by name: %v, %v", objects, got)
+	}
+}
+
+// A watch of Tables has the events of a side that makes none as rows below the columns of the others.
+func TestTablesOfWatches(t *testing.T) {
+	x, _ := converted(t)
+	release, err := kubever.Parse("1.6.13")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.gateway.at(pair.Legacy).says(release)
+	old := strings.Replace(oldDeployment("extensions/v1beta1"), `"uid":"u"`, `"uid":"u","resourceVersion":"5"`, 1)
+	var gone atomic.Pointer[chan struct{}]
+	x.legacy.page("GET "+older, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "as=") {
+			status(w, http.StatusNotAcceptable, "NotAcceptable")
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.(http.Flusher).Flush()
+		<-*gone.Load()
+		for _, version := range []string{"5", "6"} {
+			fmt.Fprintf(w, `{"type":"MODIFIED","object":%s}`, strings.Join(strings.Fields(
+				strings.Replace(old, `"resourceVersion":"5"`, `"resourceVersion":"`+version+`"`, 1)), " "))
+		}
+		fmt.Fprintf(w, `{"type":"DELETED","object":%s}`, strings.NewReplacer(`"resourceVersion":"5"`,
+			`"resourceVersion":"7"`, `"name":"old"`, `"name":"gone"`).Replace(old))
+		fmt.Fprint(w, `{"type":"BOOKMARK","object":{"kind":"Deployment","apiVersion":"extensions/v1beta1",
+			"metadata":{"resourceVersion":"8"},"spec":{"template":{}}}}`)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	x.modern.page("GET "+collection, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"type":"ADDED","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{
+			"resourceVersion":"6"},"columnDefinitions":[{"name":"Ready","type":"string"},{"name":"Name","type":"string"},
+			{"name":"New","type":"string"}],"rows":[{"cells":["1/1","new","x"],"object":{
+			"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"new","namespace":"a",
+			"uid":"v","resourceVersion":"6"}}}]}}`)
+		fmt.Fprint(w, `{"type":"BOOKMARK","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{
+			"resourceVersion":"9"},"rows":[{"cells":["0/0","","x"],"object":{"kind":"PartialObjectMetadata",
+			"apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"}}}]}}`)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	for _, test := range []struct{ path, include, kind string }{{collection, "", "PartialObjectMetadata"},
+		{collection, "Object", "Deployment"}, {collection, "None", ""}} {
+		came := make(chan struct{})
+		gone.Store(&came)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+test.path+"?watch=1&includeObject="+
+			test.include, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Test-Certificate", "alice")
+		r.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+		response, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := response.Header.Get("Content-Type"); !strings.Contains(got, "as=Table") {
+			t.Errorf("the watch is of %q", got)
+		}
+		decoder := json.NewDecoder(response.Body)
+		var got []string
+		for i := range 6 {
+			if i == 2 {
+				close(came) // the columns are those of the other side
+			}
+			var e struct {
+				Type   string
+				Object metav1.Table
+			}
+			if err := decoder.Decode(&e); err != nil {
+				t.Fatalf("after %v: %v", got, err)
+			}
+			if (len(e.Object.ColumnDefinitions) > 0) != (i == 0) || len(e.Object.Rows) != 1 {
+				t.Fatalf("event %d has columns %v, rows %v", i, e.Object.ColumnDefinitions, e.Object.Rows)
+			}
+			row := e.Object.Rows[0]
+			var object metav1.PartialObjectMetadata
+			if len(row.Object.Raw) > 0 {
+				if err := json.Unmarshal(row.Object.Raw, &object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if side := object.Annotations["kubefusion.dev/side"]; object.Name == "new" && side != "modern" ||
+				object.Name == "old" && (side != "legacy" || object.Kind != test.kind) {
+				t.Errorf("includeObject=%s: %s", test.include, row.Object.Raw)
+			}
+			if at := object.ResourceVersion; at != "" && at != e.Object.ResourceVersion {
+				t.Errorf("an object has version %q, its event %q", at, e.Object.ResourceVersion)
+			}
+			got = append(got, fmt.Sprint(e.Type, " ", e.Object.ResourceVersion, " ", row.Cells))
+		}
+		response.Body.Close()
+		if diff := cmp.Diff([]string{"ADDED m6 [1/1 new x]", "BOOKMARK m9 [0/0  x]", "MODIFIED l5m9 [0/1 old <unknown>]",
+			"MODIFIED l6m9 [0/1 old <unknown>]", "DELETED l7m9 [0/1 gone <unknown>]",
+			"BOOKMARK l8m9 [0/1  <unknown>]"}, got); diff != "" {
+			t.Errorf("includeObject=%s (-want +got):\n%s", test.include, diff)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,15 +103,21 @@ func (b *both) watch(w http.ResponseWriter) error {
 		streams[name] = response.Body
 	}
 	b.took.by(pair.Sides()...)
-	whole := slices.DeleteFunc(pair.Sides(), func(name pair.Side) bool { return !b.reduces(name, form) })
-	m := &merging{merger: merger{version: version, whole: whole}, end: cancel}
-	memory := b.memory
+	m := &merging{merger: merger{version: version, makes: map[pair.Side]func([]byte) ([]byte, error){}}, end: cancel}
+	held := map[pair.Side]*heldEvent{}
+	for _, name := range pair.Sides() {
+		m.merger.makes[name] = b.makes(name, form)
+		held[name] = &heldEvent{memory: b.memory}
+		if b.makesTable(name, form) {
+			held[name].copies = tableCopies
+		}
+	}
 	if r := b.r; asMessages(r) {
 		limit := b.eventTimeout
 		b.took.rest = func() {
 			sendMessages(w, r, limit, cancel, func(out io.Writer) {
 				m.encoder = json.NewEncoder(out)
-				m.merge(streams[pair.Legacy], streams[pair.Modern], memory)
+				m.merge(streams, held)
 			})
 		}
 		return nil
@@ -127,7 +132,7 @@ func (b *both) watch(w http.ResponseWriter) error {
 		return nil //nolint:nilerr // the client is gone
 	}
 	m.encoder = json.NewEncoder(timed{w, b.eventTimeout})
-	b.took.rest = func() { m.merge(streams[pair.Legacy], streams[pair.Modern], memory) }
+	b.took.rest = func() { m.merge(streams, held) }
 	return nil
 }
 
@@ -142,10 +147,10 @@ type merging struct {
 }
 
 // merge returns when both watches have ended: either ends with the other.
-func (m *merging) merge(legacy, modern io.Reader, memory *webserver.Reservation) {
+func (m *merging) merge(streams map[pair.Side]io.ReadCloser, held map[pair.Side]*heldEvent) {
 	var other sync.WaitGroup
-	other.Go(func() { m.read(pair.Legacy, legacy, &heldEvent{memory: memory}) })
-	m.read(pair.Modern, modern, &heldEvent{memory: memory})
+	other.Go(func() { m.read(pair.Legacy, streams[pair.Legacy], held[pair.Legacy]) })
+	m.read(pair.Modern, streams[pair.Modern], held[pair.Modern])
 	other.Wait()
 }
 
@@ -216,8 +221,8 @@ func eachEvent[T any](stream io.Reader, held *heldEvent, take func(T, error) boo
 // heldEvent is what is held of an event while it is read, made another one, and taken by the client, who may take half
 // a minute for it: a long one counts within the memory of the gateway. Two thousand watches hold one as often.
 type heldEvent struct {
-	memory  *webserver.Reservation // of whose budget it is
-	decoded bool                   // and not only text
+	memory *webserver.Reservation // of whose budget it is
+	copies int64                  // of its values; none where it is text alone
 
 	own            *webserver.Reservation // nil for a short event
 	values         webserver.Values
@@ -235,10 +240,10 @@ const (
 // Take counts a piece of an event that was read. Errors: *webserver.RequestError.
 func (h *heldEvent) Take(text []byte) error {
 	h.read += int64(len(text))
-	if h.decoded {
+	if h.copies > 0 {
 		h.values.Count(text)
 	}
-	needs := eventCopies*h.read + h.values.Bytes()
+	needs := eventCopies*h.read + h.copies*h.values.Bytes()
 	if needs <= max(limitShortEvent, h.reserved) {
 		return nil
 	}
@@ -300,7 +305,7 @@ func (f *frames) Read(p []byte) (int, error) {
 type merger struct {
 	version merge.Version // what was shown so far, of both sides
 	columns merge.Columns
-	whole   []pair.Side // whose objects are whole ones, of which metadata alone is made
+	makes   map[pair.Side]func([]byte) ([]byte, error) // what clients get of the objects of a side that sends whole ones
 }
 
 // show is an event as clients see it; last: the watch ends with it.
@@ -310,13 +315,15 @@ func (m *merger) show(e event) (shown wireEvent, last bool) {
 	}
 	object, err := e.Object, e.err
 	own := ""
-	if err == nil && slices.Contains(m.whole, e.side) {
-		e.Object, err = merge.MetadataAlone(e.Object)
+	if makes := m.makes[e.side]; err == nil && makes != nil {
+		e.Object, err = makes(e.Object)
 	}
 	switch {
 	case err != nil:
 	case e.Type == string(watch.Bookmark):
-		object, own, err = merge.ReadBookmark(e.Object, e.side, m.version)
+		if object, own, err = merge.ReadBookmark(e.Object, e.side, m.version); err == nil {
+			object, err = m.columns.Event(object, e.side)
+		}
 	case e.Type == string(watch.Added) || e.Type == string(watch.Modified) || e.Type == string(watch.Deleted):
 		if object, own, err = merge.Read(e.Object, e.side, m.version); err == nil && own == "" {
 			err = errors.New("an object without a resource version")

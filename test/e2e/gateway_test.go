@@ -3,11 +3,13 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -523,10 +525,14 @@ func (g *gatewayed) worksConverted(t *testing.T, stored string) {
 	says(t, g.ok("", "get", "deployment", "old", "-o", "yaml"), "apiVersion: apps/v1\n",
 		"kubefusion.dev/side: legacy")
 	says(t, g.ok("", "describe", "deployment", "old"), "example.test/c")
-	g.ok("", "scale", "deployment", "old", "--replicas=2")
+	g.watches(t, func() {
+		g.ok("", "scale", "deployment", "old", "--replicas=2")
+		g.ok("", "scale", "deployment", "new", "--replicas=2")
+	}, map[string]string{"old": "0/2", "new": "0/2"})
 	if d := read(); *d.Spec.Replicas != 2 {
 		t.Errorf("scaled to %d, want 2", *d.Spec.Replicas)
 	}
+	g.ok("", "scale", "deployment", "new", "--replicas=0")
 	g.ok(deploymentYAML("old", 0), "apply", "-f", "-")
 	if d := read(); *d.Spec.Replicas != 0 {
 		t.Errorf("applied, and it has %d replicas", *d.Spec.Replicas)
@@ -545,6 +551,50 @@ func (g *gatewayed) worksConverted(t *testing.T, stored string) {
 	g.ok("", "rollout", "restart", "deployment", "old")
 	g.ok("", "rollout", "status", "deployment", "old", "--timeout=120s")
 	g.ok("", "wait", "deployment", "old", "--for=condition=Available", "--timeout=120s")
+}
+
+// watches: `kubectl get --watch` shows the Deployments of both sides, and what becomes of them, below the columns of
+// lists. want is what is ready of each, by its name.
+func (g *gatewayed) watches(t *testing.T, change func(), want map[string]string) {
+	t.Helper()
+	file, err := rig.Program("kubectl-" + g.client.String())
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, file, "--kubeconfig", g.kubeconfig, "--cache-dir",
+		g.Dir()+"/kubectl-cache-"+g.client.String(), "get", "deployments", "--watch")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	defer func() {
+		cancel()
+		_ = cmd.Wait() // it is killed
+	}()
+	lines := bufio.NewScanner(out)
+	seen, listed := map[string]string{}, 0
+	for lines.Scan() {
+		cells := strings.Fields(lines.Text())
+		if cells[0] == "NAME" {
+			if got := cells[:2]; !slices.Equal(got, []string{"NAME", "READY"}) {
+				t.Errorf("the columns are %q", cells)
+			}
+			continue
+		}
+		if len(cells) != 5 {
+			t.Errorf("a row has the cells %q, want 5", cells)
+			continue
+		}
+		seen[cells[0]] = cells[1]
+		if listed++; listed == len(want) {
+			change()
+		}
+		if maps.Equal(seen, want) {
+			return
+		}
+	}
+	t.Errorf("kubectl get --watch ends after %v, want %v: %s", seen, want, &errs)
 }
 
 // helm: a chart of apps/v1 is installed, changed, taken back and removed on a side that has no apps/v1. stored is the

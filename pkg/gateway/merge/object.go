@@ -77,7 +77,7 @@ func readDecoded(object []byte, side pair.Side, all Version) (shown []byte, own 
 	case "Status":
 		return object, "", nil
 	case "Table":
-		own, err = f.readTable(side, all)
+		own, err = f.readTable(side, all, true)
 	default:
 		own, err = f.read(side, all, true)
 	}
@@ -111,7 +111,12 @@ func ReadBookmark(object []byte, side pair.Side, all Version) (shown []byte, own
 	if err := json.Unmarshal(object, &f); err != nil {
 		return nil, "", err
 	}
-	if own, err = f.read(side, all, false); err == nil && own == "" {
+	if f.text("kind") == "Table" { // with the row of an object that has nothing but the version
+		own, err = f.readTable(side, all, false)
+	} else {
+		own, err = f.read(side, all, false)
+	}
+	if err == nil && own == "" {
 		err = errors.New("a bookmark without a resource version")
 	}
 	if err != nil {
@@ -145,7 +150,7 @@ func (f fields) read(side pair.Side, all Version, named bool) (own string, err e
 
 // readTable treats the objects of a table's rows. The resource version of the table is that of its last row where the
 // table has none of its own, as in watch events.
-func (f fields) readTable(side pair.Side, all Version) (own string, err error) {
+func (f fields) readTable(side pair.Side, all Version, named bool) (own string, err error) {
 	var rows []fields
 	if raw, ok := f["rows"]; ok {
 		var texts []json.RawMessage
@@ -164,7 +169,7 @@ func (f fields) readTable(side pair.Side, all Version) (own string, err error) {
 		if object == nil {
 			continue
 		}
-		if own, err = object.read(side, all, true); err != nil {
+		if own, err = object.read(side, all, named); err != nil {
 			return "", err
 		}
 		row["object"] = encode(object)
