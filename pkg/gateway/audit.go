@@ -529,7 +529,7 @@ func (e *record) readable(c *capture, header http.Header) ([]byte, error) {
 			return nil, errors.New("not JSON")
 		}
 	case media == "application/yaml" || media == applyPatch:
-		if body, err = yamlToJSON(e.ctx, body, c.memory); err != nil {
+		if body, _, err = yamlToJSON(e.ctx, body, c.memory); err != nil {
 			return nil, errors.New("not YAML")
 		}
 	default:

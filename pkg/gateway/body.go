@@ -55,7 +55,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 	case err != nil:
 		return nil, "", badRequest("content type: %v", err)
 	case kind == "application/yaml" || kind == applyPatch:
-		if body, err = yamlToJSON(r.Context(), body, memory); err != nil {
+		if body, c.twice, err = yamlToJSON(r.Context(), body, memory); err != nil {
 			return nil, "", err
 		}
 		if kind == "application/yaml" {
@@ -78,6 +78,16 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 	}
 	if err := memory.Grow(r.Context(), webserver.DecodedBytes(body)); err != nil {
 		return nil, "", unread(err)
+	}
+	if !json.Valid(body) {
+		var value json.RawMessage
+		return nil, "", badRequest("the body: %v", json.Unmarshal(body, &value))
+	}
+	if twice := saidTwice(body); len(twice) > 0 {
+		c.twice = append(c.twice, twice...)
+		if body, err = once(body); err != nil {
+			return nil, "", badRequest("the body: %v", err)
+		}
 	}
 	return body, kind, nil
 }
@@ -159,8 +169,10 @@ func isEmpty(value any) bool {
 	return value == nil
 }
 
-// yamlToJSON reads a body as API servers do, but for aliases, by which a few bytes are gigabytes of JSON.
-func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation) ([]byte, error) {
+// yamlToJSON reads a body as API servers do, but for aliases, by which a few bytes are gigabytes of JSON. twice is what
+// it says more than once; the last value counts.
+func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation) (converted []byte, twice []string,
+	err error) {
 	const valueBytes = 512 // of its node in two parsers, and of the value
 	marks := int64(0)      // each value but the first is behind one
 	for _, c := range body {
@@ -169,20 +181,20 @@ func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation)
 		}
 	}
 	if err := memory.Grow(ctx, marks*valueBytes); err != nil {
-		return nil, unread(err)
+		return nil, nil, unread(err)
 	}
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(body, &document); err != nil {
-		return nil, badRequest("%v", err)
+		return nil, nil, badRequest("%v", err)
 	}
 	if line := aliasIn(&document); line > 0 {
-		return nil, badRequest("line %d: aliases of YAML are not read; write the value", line)
+		return nil, nil, badRequest("line %d: aliases of YAML are not read; write the value", line)
 	}
-	converted, err := yaml.YAMLToJSON(body)
-	if err != nil {
-		return nil, badRequest("%v", err)
+	if converted, err = yaml.YAMLToJSON(body); err != nil {
+		return nil, nil, badRequest("%v", err)
 	}
-	return converted, nil
+	_, strict := yaml.YAMLToJSONStrict(body)
+	return converted, strictly(strict), nil
 }
 
 // cborToJSON reads a body of CBOR as API servers do.

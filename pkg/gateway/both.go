@@ -478,6 +478,9 @@ func (b *both) change(w http.ResponseWriter) error {
 	if err := b.heedsOptions(b.query, deletion, target); err != nil {
 		return err
 	}
+	if err := b.heedsBody(w, body, target); err != nil {
+		return err
+	}
 	if len(body) > 0 {
 		switch body, err = b.written(body, kind, target); {
 		case errors.Is(err, merge.ErrTestFailed):
@@ -506,6 +509,14 @@ func (b *both) creates(err error, kind string) bool {
 		return false
 	}
 	return b.r.Method == http.MethodPut || b.r.Method == http.MethodPatch && kind == applyPatch
+}
+
+// heedsBody refuses a body that the side would read in another way.
+func (b *both) heedsBody(w http.ResponseWriter, body []byte, target pair.Side) error {
+	if err := b.heedsCase(body, target); err != nil {
+		return err
+	}
+	return b.judgeTwice(w, b.r, b.exchange, target)
 }
 
 // written is a body as the side stores it.
@@ -545,6 +556,9 @@ func (b *both) create(w http.ResponseWriter) error {
 	}
 	target := b.options.Create
 	if err := b.heedsOptions(b.query, nil, target); err != nil {
+		return err
+	}
+	if err := b.heedsBody(w, body, target); err != nil {
 		return err
 	}
 	if name := meta.Metadata.Name; name != "" {

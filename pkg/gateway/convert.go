@@ -181,6 +181,9 @@ func (g *Gateway) serveConverted(w http.ResponseWriter, r *http.Request, c *exch
 		return err
 	}
 	body, kind, err := g.readBody(w, r, c, memory)
+	if err == nil {
+		err = g.judgeTwice(w, r, c, name)
+	}
 	if err != nil {
 		return err
 	}

@@ -215,7 +215,7 @@ func TestPatchesOfConvertedObjects(t *testing.T) {
 			if s.writes != test.writes && test.writes >= 0 {
 				t.Errorf("%d writes, want %d", s.writes, test.writes)
 			}
-			if r, _ := x.modern.last(collection + "/old"); r.Method != http.MethodGet {
+			if r, _ := x.modern.last(collection + "/old"); r != nil && r.Method != http.MethodGet {
 				t.Errorf("the other side is sent %s", r.Method)
 			}
 		})

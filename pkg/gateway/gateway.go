@@ -200,6 +200,7 @@ type exchange struct {
 	cancel  context.CancelFunc // ends an answer that has no end of its own
 	done    context.Context    // watches end with it
 	reading webserver.Slots    // of the user, for bodies that the gateway reads
+	twice   []string           // what the body says more than once
 }
 
 // endless takes the deadlines of the server from a request that is passed on and whose answer has no end of its own;
@@ -517,7 +518,8 @@ func (g *Gateway) heedsOptions(query url.Values, options []byte, name pair.Side)
 		return badRequest("%s is of version %s, which does not know dryRun and would do it", called(name),
 			g.at(name).minor())
 	}
-	if bytes.Contains(options, []byte("resourceVersion")) && !knowsVersionsOfDeletions(g.at(name).minor()) {
+	tied := bytes.Contains(options, []byte("resourceVersion")) || bytes.Contains(options, []byte(`\u`))
+	if tied && !knowsVersionsOfDeletions(g.at(name).minor()) {
 		return badRequest("%s is of version %s, which does not know preconditions.resourceVersion and would delete "+
 			"what was changed since; preconditions.uid it knows", called(name), g.at(name).minor())
 	}

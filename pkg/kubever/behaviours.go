@@ -91,6 +91,8 @@ const (
 	// BehaviourJobTrackingFinalizer: pods of jobs carry batch.kubernetes.io/job-tracking, which only a job
 	// controller that knows it removes.
 	BehaviourJobTrackingFinalizer
+	// BehaviourJSONCaseIgnored: kube-apiserver reads fields of JSON whatever their case.
+	BehaviourJSONCaseIgnored
 	// BehaviourJSONShortEscapes: encoding/json of the Go release that it was built with writes a backspace and a
 	// form feed as \b and \f; older ones as \u0008 and \u000c.
 	BehaviourJSONShortEscapes
@@ -137,6 +139,9 @@ const (
 	// BehaviourEnvNamesStrict: kube-apiserver refuses names of environment variables with more than letters,
 	// digits, dashes, underscores and dots, or a digit first.
 	BehaviourEnvNamesStrict
+	// BehaviourFieldsValidated: kube-apiserver heeds fieldValidation, and warns of fields that it does not know or that
+	// an object has twice where a request does not say; older ones do not know it, and warn of nothing.
+	BehaviourFieldsValidated
 	// BehaviourFieldSubscriptsRefused: kube-apiserver refuses references to one label or annotation of a
 	// pod.
 	BehaviourFieldSubscriptsRefused
@@ -257,6 +262,7 @@ var behaviourNames = [...]string{
 	BehaviourInsecurePort:                 "insecure-port",
 	BehaviourIssuerRequired:               "issuer-required",
 	BehaviourJobTrackingFinalizer:         "job-tracking-finalizer",
+	BehaviourJSONCaseIgnored:              "json-case-ignored",
 	BehaviourJSONShortEscapes:             "json-short-escapes",
 	BehaviourKMSGCMRead:                   "kms-aes-gcm-read",
 	BehaviourKMSGCMWritten:                "kms-aes-gcm-written",
@@ -275,6 +281,7 @@ var behaviourNames = [...]string{
 	BehaviourEnvFromUnjudged:              "env-from-unjudged",
 	BehaviourEnvNamesIdentifiers:          "env-names-identifiers",
 	BehaviourEnvNamesStrict:               "env-names-strict",
+	BehaviourFieldsValidated:              "fields-validated",
 	BehaviourFieldSubscriptsRefused:       "field-subscripts-refused",
 	BehaviourServiceNamesStrict:           "service-names-strict",
 	BehaviourAppArmorUnconfinedRefused:    "apparmor-unconfined-refused",
