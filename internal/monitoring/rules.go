@@ -105,6 +105,10 @@ var alerts = []Alert{
 	{"gateway", "FusionctlGatewayAborted",
 		`sum by (job, route) (rate(fusionctl_gateway_requests_total{code="aborted"}[10m])) > 0`, "10m", "warning",
 		"answers of the gateway ({{ $labels.route }}) break off in the middle"},
+	{"gateway", "FusionctlGatewaySaturated",
+		`sum by (job, instance) (rate(fusionctl_gateway_flowcontrol_rejected_requests_total{reason="time-out"}[10m]))` +
+			` > 0`,
+		"5m", "warning", "{{ $labels.instance }}: requests are refused because their turn does not come"},
 	{"gateway", "FusionctlGatewayPolicyBad", `min by (job, instance) (fusionctl_gateway_policy_good) == 0`, "5m",
 		"critical", "The gateway policy of {{ $labels.instance }} is invalid; the previous one is in use"},
 	{"gateway", "FusionctlGatewayRulesBad", `min by (job, instance) (fusionctl_gateway_rules_good) == 0`, "5m",

@@ -127,10 +127,10 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		memory: webserver.NewBudget(limitMemory), clusterMemory: webserver.NewBudget(limitClusterMemory),
 		clusters: map[string]*cluster{}, known: map[pair.Side]*known{}, done: context.Background(),
 		eventTimeout: eventTimeout,
-		seats:        newSeats(o.InFlight),
 		flights:      flights{of: map[string]*flight{}}, strangers: flights{of: map[string]*flight{}},
 		infos: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")}}
+	g.seats = newSeats(o.InFlight, g.metrics)
 	g.converting = &converting{}
 	if o.Rules != nil {
 		g.converting.rules = o.Rules()
@@ -323,14 +323,17 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	if c.long {
 		limit = g.options.Watches
 	}
+	component := isComponent(id.Info)
 	leave, err := g.flights.enter(id.GetName(), c.long, limit)
 	if err != nil {
+		g.metrics.refuses(component, "concurrency-limit")
 		return err
 	}
 	t.end(leave)
 	if c.long {
 		t.end(func() { g.watching.Add(-1) })
 		if limit := int64(g.options.Watches) * limitWatchers; g.watching.Add(1) > limit {
+			g.metrics.refuses(component, "concurrency-limit")
 			busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
 				"%d watches and streams of all users are in flight", limit)
 			busy.ErrStatus.Details = unavailableDetails()
@@ -342,7 +345,7 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 		return err
 	}
 	if !c.long {
-		leave, err := g.seats.take(r.Context(), id.GetName(), isComponent(id.Info))
+		leave, err := g.seats.take(r.Context(), id.GetName(), component)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,11 @@ type metrics struct {
 	rules    prometheus.Gauge
 
 	audited, unaudited prometheus.Counter
+
+	// of requests that wait for a seat, by priority level, in the words of API priority and fairness
+	waiting, executing *prometheus.GaugeVec
+	refused            *prometheus.CounterVec
+	wait               *prometheus.HistogramVec
 }
 
 // Describe registers the metrics of a gateway that does not run, for what shows them.
@@ -47,6 +53,30 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		Help: "Events written to the audit log."})
 	m.unaudited = prometheus.NewCounter(prometheus.CounterOpts{Name: "fusionctl_gateway_audit_errors_total",
 		Help: "Events that could not be written to the audit log."})
+	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fusionctl_gateway_flowcontrol_current_inqueue_requests",
+		Help: "Requests that wait for their turn, by priority level."}, []string{"priority_level"})
+	m.executing = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fusionctl_gateway_flowcontrol_current_executing_requests",
+		Help: "Requests that are served, watches, streams and slow ones left out, by priority level."},
+		[]string{"priority_level"})
+	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fusionctl_gateway_flowcontrol_rejected_requests_total",
+		Help: "Requests that were refused: time-out where their turn did not come, cancelled where the client did not " +
+			"wait for it, concurrency-limit where their user, or watches of all users, are too many."},
+		[]string{"priority_level", "reason"})
+	m.wait = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "fusionctl_gateway_flowcontrol_request_wait_duration_seconds",
+		Help:    "How long requests waited for their turn, by priority level and whether it came.",
+		Buckets: []float64{0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15}}, []string{"priority_level", "execute"})
+	for _, component := range []bool{false, true} { // rates need a series from the start
+		m.waiting.WithLabelValues(level(component))
+		m.executing.WithLabelValues(level(component))
+		for _, reason := range []string{"time-out", "cancelled", "concurrency-limit"} {
+			m.refused.WithLabelValues(level(component), reason)
+		}
+	}
+	registry.MustRegister(m.waiting, m.executing, m.refused, m.wait)
 	registry.MustRegister(m.requests, m.seconds, m.stale, m.clusters, m.policy, m.rules, m.audited, m.unaudited)
 	return m
 }
@@ -54,6 +84,16 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 func (m *metrics) count(route, end string, took time.Duration) {
 	m.requests.WithLabelValues(route, end).Inc()
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+}
+
+// waited counts a request that has, or has not, got its turn.
+func (m *metrics) waited(component, execute bool, took time.Duration) {
+	m.wait.WithLabelValues(level(component), strconv.FormatBool(execute)).Observe(took.Seconds())
+}
+
+// refuses counts a request that is refused for its number.
+func (m *metrics) refuses(component bool, reason string) {
+	m.refused.WithLabelValues(level(component), reason).Inc()
 }
 
 // counter remembers the code of an answer, and lets the audit log see the answer.

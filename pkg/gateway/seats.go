@@ -22,6 +22,8 @@ type seats struct {
 	wait  time.Duration // how long a request waits
 	slow  time.Duration // how long it has its seat
 
+	metrics *metrics
+
 	mu                sync.Mutex
 	taken, components int
 	of                map[string]int // taken, by user
@@ -41,8 +43,16 @@ const seatWait = 15 * time.Second
 // it waits for a side, or for a client that sends and reads slowly: it stays one of those of its user alone.
 const seatSlow = 5 * time.Second
 
-func newSeats(limit int) *seats {
-	return &seats{limit: limit, wait: seatWait, slow: seatSlow, of: map[string]int{}}
+func newSeats(limit int, m *metrics) *seats {
+	return &seats{limit: limit, wait: seatWait, slow: seatSlow, metrics: m, of: map[string]int{}}
+}
+
+// level is the priority level of a request, in metrics.
+func level(component bool) string {
+	if component {
+		return "components"
+	}
+	return "users"
 }
 
 // lend is leave, which is called when the request has had its seat for long, too.
@@ -61,8 +71,10 @@ func (s *seats) kept() int { return s.limit / 10 }
 // take waits for a seat. Errors: 429 when none becomes free in time, 503 when the client has gone.
 func (s *seats) take(ctx context.Context, user string, component bool) (leave func(), err error) {
 	w := &waiter{user: user, component: component, seat: make(chan struct{})}
+	came := time.Now()
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
+	s.metrics.waiting.WithLabelValues(level(component)).Inc()
 	s.seat()
 	s.mu.Unlock()
 	leave = func() {
@@ -70,28 +82,36 @@ func (s *seats) take(ctx context.Context, user string, component bool) (leave fu
 		defer s.mu.Unlock()
 		s.leave(w)
 	}
+	served := func() (func(), error) {
+		s.metrics.waited(component, true, time.Since(came))
+		return leave, nil
+	}
 	select {
 	case <-w.seat:
-		return leave, nil
+		return served()
 	default:
 	}
 	timer := time.NewTimer(s.wait)
 	defer timer.Stop()
 	select {
 	case <-w.seat:
-		return leave, nil
+		return served()
 	case <-ctx.Done():
+		s.metrics.refuses(component, "cancelled")
 		err = unavailable("the client has gone: %v", context.Cause(ctx))
 	case <-timer.C:
+		s.metrics.refuses(component, "time-out")
 		busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "%d requests are served, and "+
 			"this one has waited for %s", s.limit, s.wait)
 		busy.ErrStatus.Details = unavailableDetails()
 		err = busy
 	}
+	s.metrics.waited(component, false, time.Since(came))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at := slices.Index(s.waiting, w); at >= 0 {
 		s.waiting = slices.Delete(s.waiting, at, at+1)
+		s.metrics.waiting.WithLabelValues(level(component)).Dec()
 	} else { // it got one at the last moment
 		s.leave(w)
 	}
@@ -101,6 +121,7 @@ func (s *seats) take(ctx context.Context, user string, component bool) (leave fu
 // leave frees the seat of a waiter that has one.
 func (s *seats) leave(w *waiter) {
 	s.taken--
+	s.metrics.executing.WithLabelValues(level(w.component)).Dec()
 	if w.component {
 		s.components--
 	}
@@ -116,6 +137,8 @@ func (s *seats) seat() {
 		w := s.waiting[next]
 		s.waiting = slices.Delete(s.waiting, next, next+1)
 		s.taken++
+		s.metrics.waiting.WithLabelValues(level(w.component)).Dec()
+		s.metrics.executing.WithLabelValues(level(w.component)).Inc()
 		if w.component {
 			s.components++
 		}

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -66,7 +68,8 @@ func TestSeatsAreSharedFairly(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &seated{t: t, seats: newSeats(tc.limit), leave: map[string][]func(){}}
+				seats := newSeats(tc.limit, newMetrics(prometheus.NewRegistry()))
+				s := &seated{t: t, seats: seats, leave: map[string][]func(){}}
 				for step := range strings.FieldsSeq(tc.steps) {
 					if name, goes := strings.CutPrefix(step, "-"); goes {
 						s.goes(name)
@@ -99,7 +102,7 @@ func TestSeatsAreSharedFairly(t *testing.T) {
 
 // A client that goes while it waits leaves no seat behind, also when it gets one at that moment.
 func TestClientsThatGoTakeNoSeat(t *testing.T) {
-	s := newSeats(1)
+	s := newSeats(1, newMetrics(prometheus.NewRegistry()))
 	var all sync.WaitGroup
 	for i := range 200 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -114,6 +117,53 @@ func TestClientsThatGoTakeNoSeat(t *testing.T) {
 	if s.taken != 0 || len(s.of) != 0 || len(s.waiting) != 0 {
 		t.Errorf("taken %d, of %v, waiting %d", s.taken, s.of, len(s.waiting))
 	}
+	for _, gauge := range []*prometheus.GaugeVec{s.metrics.waiting, s.metrics.executing} {
+		if got := testutil.ToFloat64(gauge.WithLabelValues("users")); got != 0 {
+			t.Errorf("%v requests are counted in the end", got)
+		}
+	}
+}
+
+// Metrics say how many wait and are served, and why others were refused.
+func TestRequestsThatWaitAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		s := &seated{t: t, seats: newSeats(1, newMetrics(registry)), leave: map[string][]func(){}}
+		for _, name := range []string{"a", "b", "C"} {
+			s.comes(name)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = s.seats.take(ctx, "d", false) }()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		time.Sleep(seatWait / 2)
+		s.goes("a")
+		time.Sleep(seatWait)
+		synctest.Wait()
+		const name = "fusionctl_gateway_flowcontrol_"
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP `+name+`current_executing_requests Requests that are served, watches, streams and slow ones left out, `+
+			`by priority level.
+# TYPE `+name+`current_executing_requests gauge
+`+name+`current_executing_requests{priority_level="components"} 1
+`+name+`current_executing_requests{priority_level="users"} 0
+# HELP `+name+`current_inqueue_requests Requests that wait for their turn, by priority level.
+# TYPE `+name+`current_inqueue_requests gauge
+`+name+`current_inqueue_requests{priority_level="components"} 0
+`+name+`current_inqueue_requests{priority_level="users"} 0
+`), name+"current_inqueue_requests", name+"current_executing_requests"); err != nil {
+			t.Error(err)
+		}
+		for reason, want := range map[string]float64{"time-out": 1, "cancelled": 1, "concurrency-limit": 0} {
+			if got := testutil.ToFloat64(s.seats.metrics.refused.WithLabelValues("users", reason)); got != want {
+				t.Errorf("%v requests were refused for %s, want %v", got, reason, want)
+			}
+		}
+		if got := testutil.CollectAndCount(s.seats.metrics.wait); got != 3 {
+			t.Errorf("%d series of waiting, want those of both levels that were served and of the one that was not", got)
+		}
+	})
 }
 
 func TestComponentsAreKnown(t *testing.T) {
@@ -131,7 +181,7 @@ func TestComponentsAreKnown(t *testing.T) {
 // A flood of some users is in no other's way: of those who wait, the one with the fewest requests in flight is next.
 func TestAFloodStarvesNoOther(t *testing.T) {
 	const taken, flood = 4, 40
-	s := newSeats(taken)
+	s := newSeats(taken, newMetrics(prometheus.NewRegistry()))
 	s.wait = time.Hour
 	type seat struct {
 		who   string

@@ -173,6 +173,8 @@ fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="200"} 0
 fusionctl_gateway_requests_total{job="a",instance="i",route="none",code="501"} 0+1x120
 fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="503"} 2x120
 fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="aborted"} 2x120
+fusionctl_gateway_flowcontrol_rejected_requests_total{job="a",instance="i",priority_level="users",reason="time-out"} 2x120
+fusionctl_gateway_flowcontrol_rejected_requests_total{job="a",instance="i",priority_level="users",reason="cancelled"} 0+1x120
 fusionctl_gateway_policy_good{job="a",instance="i"} 1x120
 fusionctl_gateway_rules_good{job="a",instance="i"} 1x120
 fusionctl_gateway_audit_errors_total{job="a",instance="i"} 3x120
@@ -235,6 +237,8 @@ var bad = map[string][2]string{
 		`} 0+1x120`},
 	"FusionctlGatewayAborted": {`fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="aborted"`,
 		`} 0+1x120`},
+	"FusionctlGatewaySaturated": {`fusionctl_gateway_flowcontrol_rejected_requests_total{job="a",instance="i",` +
+		`priority_level="users",reason="time-out"`, `} 0+1x120`},
 	"FusionctlGatewayPolicyBad":  {"fusionctl_gateway_policy_good{", `job="a",instance="i"} 0x120`},
 	"FusionctlGatewayRulesBad":   {"fusionctl_gateway_rules_good{", `job="a",instance="i"} 0x120`},
 	"FusionctlGatewayAuditFails": {"fusionctl_gateway_audit_errors_total{", `job="a",instance="i"} 0+1x120`},
