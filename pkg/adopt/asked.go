@@ -18,6 +18,7 @@ type asked struct {
 
 // ask notes what only the machine can tell, for the process that is made of the same place.
 func (r *reader) ask(place, flag, format string, values ...any) asked {
+	r.made.count(question)
 	r.note(place, format, values...)
 	return asked{flag, r.notes[len(r.notes)-1].Text}
 }
@@ -113,7 +114,7 @@ func unasked(notes []Note, processes []Process) []Note {
 	return slices.DeleteFunc(slices.Clone(notes), func(n Note) bool {
 		return slices.ContainsFunc(processes, func(p Process) bool {
 			return fieldOfKind[p.Component] != "" && slices.ContainsFunc(p.asks, func(a asked) bool {
-				return a.text == n.Text && n.Place == p.Place
+				return n.Place == p.Place && a.text == n.Text
 			})
 		})
 	})

@@ -123,7 +123,7 @@ func (r *reader) composedService(place, name string, c *composed, variables map[
 		}
 		p.Mounts = append(p.Mounts, bind(i, from, to, readOnly))
 	}
-	r.processes = append(r.processes, p)
+	r.start(p)
 }
 
 // composedWords are those of a command, which is a text or a list.

@@ -144,7 +144,7 @@ func (r *reader) describedProcess(name string, node *yaml.Node, above []*yaml.No
 		}
 	}
 	r.note(place, "%s is read from its command line here; what else stands beside it is left out", p.Component)
-	r.processes = append(r.processes, p)
+	r.start(p)
 	return true
 }
 

@@ -106,7 +106,7 @@ func (r *reader) printedFlags(name string, text []byte) bool {
 		}
 		r.note(place, "the flags that %s logged at its start are read; those that have the default of the release are "+
 			"left out", component)
-		r.processes = append(r.processes, p)
+		r.start(p)
 		found = true
 	}
 	return found

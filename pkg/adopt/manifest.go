@@ -202,6 +202,9 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 		}
 		return
 	}
+	if r.made.count(len(c.VolumeMounts)); r.ignored(place) {
+		return
+	}
 	p.Component, p.Command, p.Words = line.component, line.command, line.words
 	p.broken, p.asks = line.broken, line.asks
 	switch {
@@ -231,7 +234,7 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	p.Env = withVariables(p.Env, line.env)
 	r.workIn(&p, inDirectory(c.WorkDir, line.directory))
 	r.mounts(&p, pod, c)
-	r.processes = append(r.processes, p)
+	r.start(p)
 }
 
 // variable is one of a shell, which a template is filled with.

@@ -141,7 +141,7 @@ func (r *reader) criInspected(file string, c *criInspected) {
 			p.Mounts = append(p.Mounts, bind(i, m.HostPath, m.ContainerPath, m.ReadOnly))
 		}
 	}
-	r.processes = append(r.processes, p)
+	r.start(p)
 }
 
 // ofService are the variables of Services, which every pod has.

@@ -2,6 +2,8 @@ package adopt
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"regexp"
@@ -126,7 +128,13 @@ func (r *reader) startedBy(s script, arguments []string, environment map[string]
 		}
 		s.text += "\nexec $command $command_args ${command_args_foreground:-}\n"
 	}
-	if err := shell.read(s.text); err != nil {
+	err := shell.read(s.text)
+	if _, is := errors.AsType[*beyondError](err); is { // it is no list of processes either
+		r.note(s.name, "is ignored: %v", err)
+		r.refused = append(r.refused, fmt.Errorf("%s: %w", s.name, err))
+		return true
+	}
+	if err != nil {
 		r.note(s.name, "is ignored: it is no shell script that can be read: %v", err)
 		return false
 	}
@@ -140,7 +148,7 @@ func (r *reader) startedBy(s script, arguments []string, environment map[string]
 		p.Env = c.line.env
 		r.workIn(&p, inDirectory(directory, c.line.directory))
 		p.broken = r.noteUnread(s.name, "the script", shell.unread, c)
-		r.processes = append(r.processes, p)
+		r.start(p)
 	}
 	if !shell.written.empty() {
 		r.holders = append(r.holders, holder{s.name, shell.written})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"slices"
@@ -137,14 +138,16 @@ type shellReader struct {
 }
 
 func (s *shellReader) read(script string) error {
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	statements, err := parsed(script)
 	if err != nil {
 		return err
 	}
 	if s.variables == nil {
 		s.variables = map[string]string{}
 	}
-	syntax.Walk(file, s.visit)
+	for _, statement := range statements {
+		syntax.Walk(statement, s.visit)
+	}
 	if s.depth == 0 {
 		s.uncalled()
 	}
@@ -152,6 +155,40 @@ func (s *shellReader) read(script string) error {
 		return errors.New("its functions call each other too often")
 	}
 	return s.made.err()
+}
+
+// limitStatement bounds a statement, functions as a whole among them. The parser goes as deep as parentheses are
+// nested, and a process that runs out of stack cannot be saved: each of its levels takes up to 8 KiB of the gigabyte
+// that there is.
+const limitStatement = 64 << 10
+
+// parsed are the statements of a script.
+func parsed(script string) (statements []*syntax.Stmt, err error) {
+	text := &boundedText{text: strings.NewReader(script), left: limitStatement}
+	err = syntax.NewParser(syntax.Variant(syntax.LangBash)).Stmts(text, func(statement *syntax.Stmt) bool {
+		statements, text.left = append(statements, statement), limitStatement
+		return true
+	})
+	if err != nil && text.left <= 0 { // which the parser takes for the end
+		err = beyond("one command of it has more than %d bytes", limitStatement)
+	}
+	return statements, err
+}
+
+// boundedText is a text that ends with an error when too much of it is read at once.
+type boundedText struct {
+	text *strings.Reader
+	left int
+}
+
+// Read reads what is left.
+func (b *boundedText) Read(into []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n, err := b.text.Read(into)
+	b.left -= n
+	return n, err
 }
 
 // uncalled follows the functions that no command of the script calls: a word of the caller may be their name.
@@ -215,7 +252,9 @@ func (s *shellReader) visit(node syntax.Node) bool {
 	case *syntax.DeclClause: // export NAME=VALUE
 		s.assign(node.Args)
 		if node.Variant != nil && node.Variant.Value == "export" {
-			s.exported = withVariables(s.exported, s.values(node.Args))
+			values := s.values(node.Args)
+			s.made.count(len(values))
+			s.exported = withVariables(s.exported, values)
 		}
 		return false
 	case *syntax.CallExpr:
@@ -281,8 +320,15 @@ func (s *shellReader) askedIn(name string) {
 
 // withQuestions adds questions, each once: values that are put together again and again would double them.
 func withQuestions(list, more []asked) []asked {
+	there := map[asked]bool{}
+	if len(more) > 0 {
+		for _, a := range list {
+			there[a] = true
+		}
+	}
 	for _, a := range more {
-		if !slices.Contains(list, a) {
+		if !there[a] {
+			there[a] = true
 			list = append(list, a)
 		}
 	}
@@ -443,6 +489,9 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 	line.directory = inDirectory(s.directory, line.directory)
 	line.env = withVariables(withVariables(slices.Clone(s.exported), s.values(call.Assigns)), line.env)
 	s.now.line = line
+	if !s.made.count(len(line.words) + len(line.env)) {
+		return
+	}
 	if !slices.ContainsFunc(s.started, func(c started) bool { // start and restart do the same
 		return c.line.component == line.component && slices.Equal(c.line.words, line.words)
 	}) {
@@ -466,7 +515,7 @@ func (s *shellReader) source(name string) {
 		s.depth++
 		_ = s.read(text) // a file that is no shell assigns nothing: its variables are named as not set
 		s.depth--
-	} else if !slices.Contains(s.unread, name) {
+	} else if s.made.count(1) && !slices.Contains(s.unread, name) {
 		s.unread = append(s.unread, name)
 	}
 }
@@ -590,6 +639,9 @@ func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
 	}
 	value, set := s.variables[p.Param.Value]
 	s.askedIn(p.Param.Value)
+	if len(s.now.unset)+len(s.now.maybe) > limitWords/question {
+		s.made.count(limitWords) // of one value, which goes into others
+	}
 	if s.conditional[p.Param.Value] {
 		s.now.maybe = append(s.now.maybe, asked{text: p.Param.Value})
 	}

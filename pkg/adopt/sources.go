@@ -56,21 +56,24 @@ func (r *reader) inspected(file string, c *inspected) {
 	p := Process{Component: line.component, Name: name, Place: place, Image: c.Config.Image, Command: line.command,
 		Words: line.words, Env: withVariables(env, line.env), broken: line.broken, asks: line.asks}
 	r.workIn(&p, inDirectory(c.Config.Dir, line.directory))
+	seen := map[string]bool{}
+	mount := func(m spec.Mount) {
+		seen[m.At()] = true
+		p.Mounts = append(p.Mounts, m)
+	}
 	for i, m := range c.Mounts {
 		if m.Type == "bind" || m.Type == "" {
-			p.Mounts = append(p.Mounts, bind(i, m.Source, m.Destination, !m.RW))
+			mount(bind(i, m.Source, m.Destination, !m.RW))
 		}
 	}
 	for i, text := range c.HostConfig.Binds {
 		from, rest, _ := strings.Cut(text, ":")
 		to, options, _ := strings.Cut(rest, ":")
-		seen := slices.ContainsFunc(p.Mounts, func(m spec.Mount) bool { return m.At() == trimSlash(to) })
-		if path.IsAbs(from) && path.IsAbs(to) && !seen {
-			p.Mounts = append(
-				p.Mounts, bind(len(c.Mounts)+i, from, to, slices.Contains(strings.Split(options, ","), "ro")))
+		if path.IsAbs(from) && path.IsAbs(to) && !seen[trimSlash(to)] {
+			mount(bind(len(c.Mounts)+i, from, to, slices.Contains(strings.Split(options, ","), "ro")))
 		}
 	}
-	r.processes = append(r.processes, p)
+	r.start(p)
 }
 
 // bind is a mount of a container of docker.
@@ -119,7 +122,7 @@ func (r *reader) snapFile(name string, text []byte) bool {
 	if r.ignored(name) {
 		return true
 	}
-	r.processes = append(r.processes, Process{Component: component, Name: component, Place: name + ":1", Words: words})
+	r.start(Process{Component: component, Name: component, Place: name + ":1", Words: words})
 	return true
 }
 
@@ -155,7 +158,7 @@ func (r *reader) processLines(name string, text []byte) {
 		for n, word := range found.command {
 			found.command[n] = strings.Trim(word, `"'`)
 		}
-		r.processes = append(r.processes, Process{Component: found.component, Name: found.component,
+		r.start(Process{Component: found.component, Name: found.component,
 			Place: place, Command: found.command, Words: found.words})
 		r.note(place, "a list of processes does not show quotes: a value with blanks in it ends at the first one")
 	}

@@ -3,6 +3,7 @@ package adopt
 import (
 	"bytes"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -52,7 +53,8 @@ func (r *reader) asUnit(name string, text []byte) (bool, error) {
 		return false, nil
 	}
 	before := len(r.processes)
-	for unit, text := range units {
+	for _, unit := range slices.Sorted(maps.Keys(units)) {
+		text := units[unit]
 		if !r.made.take(len(text)) {
 			break
 		}
@@ -125,29 +127,35 @@ func containerUnit(name string, text []byte) string {
 // programUnits are the units of the programs of supervisord: values go on in lines that start with a blank, and
 // variables are separated by commas. Source: supervisord.org/configuration.html.
 func programUnits(name string, text []byte) map[string]string {
-	units := map[string]string{}
+	written := map[string]*strings.Builder{}
 	joined := regexp.MustCompile(`\r?\n[ \t]+`).ReplaceAll(text, []byte(" "))
 	for _, d := range parseUnit(name, bytes.ReplaceAll(joined, []byte(" ;"), []byte("\n;"))) {
 		program, ok := strings.CutPrefix(d.section, "program:")
 		if !ok {
 			continue
 		}
-		unit := program + ".service"
-		if units[unit] == "" {
-			units[unit] = "[Service]\n"
+		unit := written[program]
+		if unit == nil {
+			unit = &strings.Builder{}
+			unit.WriteString("[Service]\n")
+			written[program] = unit
 		}
 		// A percent sign and a dollar mean nothing to it that systemd would know.
 		value := strings.ReplaceAll(d.value, "$", "$$")
 		switch d.key {
 		case "command":
-			units[unit] += "ExecStart=" + value + "\n"
+			unit.WriteString("ExecStart=" + value + "\n")
 		case "directory":
-			units[unit] += "WorkingDirectory=" + value + "\n"
+			unit.WriteString("WorkingDirectory=" + value + "\n")
 		case "environment":
 			for pair := range strings.SplitSeq(value, ",") {
-				units[unit] += "Environment=" + strings.TrimSpace(pair) + "\n"
+				unit.WriteString("Environment=" + strings.TrimSpace(pair) + "\n")
 			}
 		}
+	}
+	units := map[string]string{}
+	for program, text := range written {
+		units[program+".service"] = text.String()
 	}
 	return units
 }

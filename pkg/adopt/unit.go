@@ -59,21 +59,23 @@ func (r *reader) unit(name string, text []byte) error {
 // continued lines.
 func parseUnit(name string, text []byte) []directive {
 	var directives []directive
-	section, pending, start := "", "", 0
+	section, start := "", 0
+	var pending strings.Builder
 	for i, line := range strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n") {
 		trimmed := strings.TrimSpace(line)
 		if strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";") {
 			continue
 		}
-		if pending == "" {
+		if pending.Len() == 0 {
 			start = i + 1
 		}
 		if continued, ok := strings.CutSuffix(strings.TrimRight(line, " \t"), `\`); ok {
-			pending += continued + " "
+			pending.WriteString(continued + " ")
 			continue
 		}
-		whole := strings.TrimSpace(pending + line)
-		pending = ""
+		pending.WriteString(line)
+		whole := strings.TrimSpace(pending.String())
+		pending.Reset()
 		switch key, value, found := strings.Cut(whole, "="); {
 		case strings.HasPrefix(whole, "[") && strings.HasSuffix(whole, "]"):
 			section = whole[1 : len(whole)-1]
@@ -182,6 +184,7 @@ type service struct {
 	*reader
 	name        string
 	starts      []directive
+	one         *bool // startsOne, until another is added
 	environment []directive
 	envFiles    []directive
 	directory   directive       // WorkingDirectory
@@ -192,6 +195,9 @@ func (u *service) apply(d directive) {
 	lists := map[string]*[]directive{"ExecStart": &u.starts, "Environment": &u.environment,
 		"EnvironmentFile": &u.envFiles}
 	list, ok := lists[d.key]
+	if list == &u.starts {
+		u.one = nil
+	}
 	switch {
 	case d.key == "WorkingDirectory":
 		u.directory = d
@@ -205,10 +211,14 @@ func (u *service) apply(d directive) {
 
 // startsOne reports whether an ExecStart names a component that a spec has arguments for.
 func (u *service) startsOne() bool {
-	return slices.ContainsFunc(u.starts, func(d directive) bool {
-		words, err := splitWords(d.value)
-		return err == nil && len(kubever.Flags(programOf(words), kubever.Oldest)) > 0
-	})
+	if u.one == nil {
+		one := slices.ContainsFunc(u.starts, func(d directive) bool {
+			words, err := splitWords(d.value)
+			return err == nil && len(kubever.Flags(programOf(words), kubever.Oldest)) > 0
+		})
+		u.one = &one
+	}
+	return *u.one
 }
 
 // process finds the component that the service starts.
@@ -233,7 +243,7 @@ func (u *service) process() error {
 			return err
 		}
 		expanded, unset := expandWords(words, variables, u.made)
-		if u.ignored(start.place) {
+		if u.made.count(len(variables) + len(unset)); u.ignored(start.place) {
 			continue
 		}
 		// etcd and kubelets only tell about the cluster
@@ -288,7 +298,7 @@ func (u *service) process() error {
 		}
 		p.Env = withVariables(p.Env, line.env)
 		u.workIn(&p, inDirectory(directory, line.directory))
-		u.processes = append(u.processes, p)
+		u.start(p)
 	}
 	return nil
 }
@@ -466,10 +476,14 @@ func referenced(text []byte) []string {
 // of files that hold arguments are for units that are not here.
 func (u *service) kept(variables map[string]string, used []string) []spec.EnvVar {
 	var kept []spec.EnvVar
+	inLine := map[string]bool{}
+	for _, name := range used {
+		inLine[name] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		value := variables[name]
 		ownOption := strings.HasPrefix(value, "-") && u.own[name] // such as the options of a wrapper
-		if !u.referenced[name] && !slices.Contains(used, name) && value != "" &&
+		if !u.referenced[name] && !inLine[name] && value != "" &&
 			(ownOption || !strings.HasPrefix(value, "-")) {
 			kept = append(kept, spec.EnvVar{Name: name, Value: value})
 		}
@@ -574,7 +588,7 @@ func expandWords(words []string, variables map[string]string, m *made) (expanded
 	return expanded, unset
 }
 
-var isVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var bracedVariable = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}`)
 
 func expandBraces(word string, variables map[string]string, m *made) (string, []string) {
 	var out strings.Builder
@@ -584,17 +598,13 @@ func expandBraces(word string, variables map[string]string, m *made) (string, []
 			out.WriteByte(word[i])
 			continue
 		}
-		end := strings.IndexByte(word[i:], '}')
+		braced := bracedVariable.FindString(word[i:]) // ${NAME:-WORD} is left to a shell
 		switch {
 		case word[i+1] == '$':
 			out.WriteByte('$')
 			i++
-		case word[i+1] == '{' && end > 0:
-			name := word[i+2 : i+end]
-			if !isVariable.MatchString(name) { // ${NAME:-WORD} is left to a shell
-				out.WriteByte('$')
-				continue
-			}
+		case braced != "":
+			name := braced[2 : len(braced)-1]
 			value, ok := variables[name]
 			if !ok {
 				unset = append(unset, name)
@@ -602,7 +612,7 @@ func expandBraces(word string, variables map[string]string, m *made) (string, []
 			if m.take(len(value)) {
 				out.WriteString(value)
 			}
-			i += end
+			i += len(braced) - 1
 		default:
 			out.WriteByte('$')
 		}
@@ -612,18 +622,19 @@ func expandBraces(word string, variables map[string]string, m *made) (string, []
 
 // parseEnvironmentFile reads NAME=VALUE lines with quotes, comments and continued lines.
 func parseEnvironmentFile(text string, variables map[string]string) {
-	pending := ""
+	var pending strings.Builder
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
-		if trimmed := strings.TrimSpace(line); pending == "" &&
+		if trimmed := strings.TrimSpace(line); pending.Len() == 0 &&
 			(strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";")) {
 			continue
 		}
 		if continued, ok := strings.CutSuffix(line, `\`); ok {
-			pending += continued
+			pending.WriteString(continued)
 			continue
 		}
-		name, value, found := strings.Cut(pending+line, "=")
-		pending = ""
+		pending.WriteString(line)
+		name, value, found := strings.Cut(pending.String(), "=")
+		pending.Reset()
 		if name = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), "export ")); found && name != "" {
 			variables[name] = unquote(strings.TrimSpace(value))
 		}
