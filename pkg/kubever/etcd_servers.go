@@ -2,7 +2,6 @@ package kubever
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,7 @@ const (
 	// EtcdBetween: none was run, but older and newer ones were on these members, or this one on older and newer
 	// members.
 	EtcdBetween EtcdUse = "between"
-	// EtcdFails: one was seen not to work.
+	// EtcdFails: one was seen not to work, or has the client of one that was.
 	EtcdFails EtcdUse = "fails"
 	// EtcdUnknown: nothing was seen.
 	EtcdUnknown EtcdUse = "unknown"
@@ -30,7 +29,8 @@ func (u EtcdUse) Works() bool { return u == EtcdRun || u == EtcdBetween }
 // EtcdServer is what is known about one minor of etcd as the store of API servers.
 type EtcdServer struct {
 	Minor EtcdMinor
-	// Run are the minors of kube-apiserver that were run on it, Fails those that were seen not to work.
+	// Run are the minors of kube-apiserver that were run on it, Fails those that do not work on it, since some patch
+	// release.
 	Run, Fails Ranges
 	// CertificateUsers: with authentication on, a client is the user that its certificate names. API servers cannot use
 	// an etcd that wants a password.
@@ -39,16 +39,18 @@ type EtcdServer struct {
 	Learners bool
 	Source   string
 
-	progress, status int // the first patch releases; -1 for none
+	fails, progress, status int // the first patch releases; -1 for none
 }
 
 var etcdServerTable = sync.OnceValue(func() (list []EtcdServer) {
-	for _, r := range readTable("etcd-servers.tsv", 8) {
-		s := EtcdServer{Run: r.ranges(1), Fails: r.ranges(2), CertificateUsers: r.yes(3), progress: r.patch(4),
-			status: r.patch(5), Learners: r.yes(6), Source: r.text(7)}
+	for _, r := range readTable("etcd-servers.tsv", 9) {
+		s := EtcdServer{Run: r.ranges(1), Fails: r.ranges(2), fails: r.patch(3), CertificateUsers: r.yes(4),
+			progress: r.patch(5), status: r.patch(6), Learners: r.yes(7), Source: r.text(8)}
 		var ok bool
-		if s.Minor, ok = ParseEtcd(r.text(0)); !ok || s.Source == "" || overlap(s.Run, s.Fails) {
-			r.fail("want a minor of etcd, what was seen, and no minor that both works and fails")
+		if s.Minor, ok = ParseEtcd(r.text(0)); !ok || s.Source == "" || len(s.Fails) > 0 != (s.fails >= 0) ||
+			s.fails == 0 && overlap(s.Run, s.Fails) {
+			r.fail("want a minor of etcd, what was seen, since when what fails does, and no minor that always fails " +
+				"and was run")
 		}
 		if len(list) > 0 && !list[len(list)-1].Minor.Before(s.Minor) {
 			r.fail("minors of etcd do not ascend")
@@ -70,19 +72,20 @@ func (r row) patch(column int) int {
 	return n
 }
 
+// since reports whether a release of the minor is a patch release or a later one; none is -1. A release without a patch
+// level counts as the last.
+func (s EtcdServer) since(release string, patch int) bool {
+	at, known := EtcdPatch(release)
+	return patch >= 0 && (!known || at >= patch)
+}
+
 // EtcdProgress reports whether an API server can ask members of an etcd release, such as "3.5.21", how far a watch is:
 // by default, and where the members ask who their clients are. A release without a patch level counts as the last.
 func EtcdProgress(release string) (open, users bool) {
 	minor, _ := ParseEtcd(release)
 	server, known := EtcdServerOf(minor)
-	patch := math.MaxInt
-	if _, digits, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(release, "v"), minor.String()), "."); ok {
-		if n, err := strconv.Atoi(digits[:len(digits)-len(strings.TrimLeft(digits, "0123456789"))]); err == nil {
-			patch = n
-		}
-	}
-	open = known && server.progress >= 0 && patch >= server.progress
-	return open, open && server.status >= 0 && patch >= server.status
+	open = known && server.since(release, server.progress)
+	return open, open && server.since(release, server.status)
 }
 
 // EtcdServers lists the minors of etcd that something is known about, the oldest first.
@@ -98,7 +101,8 @@ func EtcdServerOf(m EtcdMinor) (EtcdServer, bool) {
 	return EtcdServer{}, false
 }
 
-// EtcdUseOf returns what is known about API servers of a minor on members of an etcd release, such as "3.5.21".
+// EtcdUseOf returns what is known about API servers of a minor on members of an etcd release, such as "3.5.21". A
+// release without a patch level counts as the last.
 func EtcdUseOf(m Minor, release string) EtcdUse {
 	etcd, ok := ParseEtcd(release)
 	if !ok {
@@ -106,7 +110,7 @@ func EtcdUseOf(m Minor, release string) EtcdUse {
 	}
 	server, known := EtcdServerOf(etcd)
 	switch {
-	case known && server.Fails.Has(m):
+	case known && server.Fails.Has(m) && server.since(release, server.fails):
 		return EtcdFails
 	case known && server.Run.Has(m):
 		return EtcdRun
@@ -135,11 +139,11 @@ func (s EtcdServer) runBetween(m Minor) bool {
 // all of them may be expected to work.
 func UnseenOnEtcd(release string, minors ...Minor) (message, fix string) {
 	var unseen, works []string
-	how := "not run on it"
+	how := [2]string{"was not run on it", "were not run on it"}
 	for _, m := range minors {
 		use := EtcdUseOf(m, release)
 		if use == EtcdFails {
-			how = "seen not to work on it"
+			how = [2]string{"does not work on it", "do not work on it"}
 		}
 		if name := APIServer + " " + m.String(); !use.Works() && !slices.Contains(unseen, name) {
 			unseen = append(unseen, name)
@@ -151,12 +155,21 @@ func UnseenOnEtcd(release string, minors ...Minor) (message, fix string) {
 	for _, s := range etcdServerTable() {
 		if !slices.ContainsFunc(minors, func(m Minor) bool { return !EtcdUseOf(m, s.Minor.String()).Works() }) {
 			works = append(works, s.Minor.String())
+		} else if last, ok := s.lastThatWorks(minors); ok {
+			works = append(works, last)
 		}
 	}
-	verb := "was"
-	if len(unseen) > 1 {
-		verb = "were"
-	}
-	return fmt.Sprintf("etcd %s: %s %s %s", release, strings.Join(unseen, " and "), verb, how),
+	return fmt.Sprintf("etcd %s: %s %s", release, strings.Join(unseen, " and "), how[min(len(unseen), 2)-1]),
 		"use an etcd of one of these minors: " + strings.Join(works, ", ")
+}
+
+// lastThatWorks is the last release of the minor that API servers of some minors may be expected to work on, as
+// "3.5 up to 3.5.34", where later ones do not; false where there is none.
+func (s EtcdServer) lastThatWorks(minors []Minor) (string, bool) {
+	if s.fails <= 0 {
+		return "", false
+	}
+	last := fmt.Sprintf("%s.%d", s.Minor, s.fails-1)
+	return s.Minor.String() + " up to " + last,
+		!slices.ContainsFunc(minors, func(m Minor) bool { return !EtcdUseOf(m, last).Works() })
 }

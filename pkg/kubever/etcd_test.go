@@ -26,10 +26,30 @@ func TestEtcdReleases(t *testing.T) {
 			t.Errorf("EtcdUseOf(1.36, %q) = %q, want %q", test.release, got, test.use)
 		}
 	}
-	for minor, want := range map[Minor]EtcdUse{6: EtcdRun, 7: EtcdBetween, 12: EtcdBetween, 15: EtcdRun} {
+	for minor, want := range map[Minor]EtcdUse{6: EtcdRun, 7: EtcdBetween, 13: EtcdBetween, 15: EtcdRun} {
 		if got := EtcdUseOf(minor, "3.4.21"); got != want || !got.Works() {
 			t.Errorf("EtcdUseOf(%s, 3.4.21) = %q, want %q", minor, got, want)
 		}
+	}
+}
+
+// Members that are built with a later HTTP library end the streams of clients that ask for a host of another name.
+func TestAPIServersDoNotWorkOnLaterPatchReleasesOfEtcd(t *testing.T) {
+	for release, works := range map[string]bool{"3.4.44": true, "3.5.0": true, "3.5.34": true, "v3.5.35": false,
+		"3.5.36-acme.1": false, "3.5": false, "3.6.8": true, "3.6.15": true, "3.6.16": false, "3.7.3": true} {
+		for minor, client := range map[Minor]bool{21: true, 22: works, 23: works, 24: true} {
+			if got := EtcdUseOf(minor, release); got.Works() != client || !client && got != EtcdFails {
+				t.Errorf("EtcdUseOf(%s, %q) = %q, want that it works: %t", minor, release, got, client)
+			}
+		}
+	}
+	message, fix := UnseenOnEtcd("3.5.35", 22, 36)
+	if want := "etcd 3.5.35: kube-apiserver 1.22 does not work on it"; message != want {
+		t.Errorf("message %q, want %q", message, want)
+	}
+	if want := "use an etcd of one of these minors: 3.1, 3.2, 3.3, 3.4, 3.5 up to 3.5.34, 3.6 up to 3.6.15, 3.7"; fix !=
+		want {
+		t.Errorf("fix %q, want %q", fix, want)
 	}
 }
 

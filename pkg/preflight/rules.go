@@ -30,10 +30,10 @@ func Rules() []finding.Rule {
 	const bad, warn = finding.Error, finding.Warning
 	return finding.Of(finding.Hosts, []finding.Rule{
 		{
-			ID: UnseenStore, Title: "A member of an etcd release on which an API server was not run", Severity: warn,
+			ID: UnseenStore, Title: "A member of an etcd release on which an API server may not work", Severity: warn,
 			Legacy: kubever.Range{From: 6, To: kubever.Newest}, Modern: kubever.Range{From: 6, To: kubever.Newest},
 			Why: "API servers were run on etcd from 3.1 on; `fusionctl versions kube-apiserver --facts etcd` lists " +
-				"them. A member of the store says that it is of another release.",
+				"them, and those that do not work. A member of the store says that it is of such a release.",
 		},
 		{
 			ID: Missing, Title: "A file that a component needs is missing", Severity: bad,

@@ -209,14 +209,16 @@ func argumentRules() []rule {
 				Fix:     "set spec.pki.kubeletClientCert and kubeletClientKey"}}
 		}},
 		{finding.Rule{
-			ID: "FUS166", Title: "A store of an etcd release on which an API server was not run",
+			ID: "FUS166", Title: "A store of an etcd release on which an API server may not work",
 			Why: "API servers were run on three members of each etcd minor from 3.1 on, of which one was killed, " +
 				"with TLS, and from 3.3 on with users: `fusionctl versions kube-apiserver --facts etcd` lists them. " +
 				"An API server on another etcd may call what its members do not have, or not be able to decode what " +
-				"they answer.",
+				"they answer. Those of 1.22 and 1.23 end at their start on etcd 3.5.35 and 3.6.16 with TLS: the " +
+				"members end their streams, because the client names a host that their HTTP library refuses.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: finding.Evidence{Seen: "1.6.13, 1.10.13, 1.15.12 and 1.36.3 on 3.1.20, 3.3.27, 3.4.21, 3.5.35, " +
-				"3.6.8 and 3.7.3; the pairs 1.6.13 and 1.36.3, 1.15.12 and 1.36.3 on each, of 3.6.8 on one member",
+			Evidence: finding.Evidence{Seen: "fourteen minors from 1.6.13 to 1.37.2 on 3.1.20, 3.3.27, 3.4.21, 3.5.35, " +
+				"3.6.8 and 3.7.3; 1.22.17 ends on 3.5.35 and 3.6.16; the pairs 1.6.13 and 1.36.3, 1.15.12 and 1.36.3 on " +
+				"each, of 3.6.8 on one member",
 				Prevention: []string{"TestAPIServersOnEtcdReleases", "TestPairsOnEtcdReleases"},
 				Read:       "no source was read about others"},
 			Bad:  strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.0.17, `, 1),
