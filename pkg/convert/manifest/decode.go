@@ -242,9 +242,9 @@ type yamlDecoder struct {
 const (
 	depthLimit = 200
 	nodesLimit = 4 << 20
-	// mapsLimit is far above what a server stores. An empty one is two bytes, and a structure of ten kilobytes while an
-	// object goes from version to version.
-	mapsLimit = 100_000
+	// mapsLimit is above what an object has that servers take, of 3 MiB: an Ingress has one in 25 bytes. An empty one is
+	// two bytes, and a structure of ten kilobytes while an object goes from version to version.
+	mapsLimit = 150_000
 )
 
 var errManyMaps = fmt.Errorf("more than %d objects within one", mapsLimit)

@@ -103,6 +103,11 @@ func (o *Object) editYAML(value map[string]any) ([]byte, error) {
 	if otherBreaks(o.Text) || len(o.Duplicates) > 0 {
 		return nil, errNotInPlace
 	}
+	if node, ok := o.plainNode(); ok {
+		if text, err := o.edit(node, value); err == nil {
+			return text, nil
+		}
+	}
 	node := o.node
 	if node == nil {
 		read, err := o.decodeNodes()
@@ -111,6 +116,25 @@ func (o *Object) editYAML(value map[string]any) ([]byte, error) {
 		}
 		node = read.node
 	}
+	return o.edit(node, value)
+}
+
+// plainNode is the mapping, read without the library where decodeNodes has not read it.
+func (o *Object) plainNode() (*yaml.Node, bool) {
+	if o.node != nil {
+		return nil, false
+	}
+	node, ok := plainNodes(o.Text)
+	if ok && o.Item > 0 {
+		if len(node.Content) != 1 {
+			return nil, false
+		}
+		node = node.Content[0]
+	}
+	return node, ok
+}
+
+func (o *Object) edit(node *yaml.Node, value map[string]any) ([]byte, error) {
 	e := editor{lines: strings.SplitAfter(string(o.Text), "\n")}
 	if err := e.mapping(node, o.Value, value); err != nil {
 		return nil, err
@@ -120,7 +144,7 @@ func (o *Object) editYAML(value map[string]any) ([]byte, error) {
 	if hasCarriageReturns(o.Text) {
 		p.Text = withCarriageReturns(p.Text)
 	}
-	again, err := p.decodeNodes()
+	again, err := p.decodeYAML()
 	if err != nil {
 		return nil, err
 	}

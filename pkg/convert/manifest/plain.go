@@ -14,10 +14,22 @@ import (
 // to the library: anchors, tags, merges, scalars of several lines, duplicates, and each mistake. FuzzPlainYAML holds it
 // against the library.
 func plainYAML(text []byte) (value any, ok bool) {
-	if len(text) > nodesLimit || !plainText(text) {
+	p := plainReader{text: text}
+	return p.read()
+}
+
+// plainNodes reads the nodes of such a text, as far as an editor of its lines needs them: their kinds, their styles,
+// where they start, what scalars on one line say, and what is in collections that are no flow.
+func plainNodes(text []byte) (*yaml.Node, bool) {
+	p := plainReader{text: text, nodes: true, line: 1}
+	_, ok := p.read()
+	return p.made, ok
+}
+
+func (p *plainReader) read() (value any, ok bool) {
+	if len(p.text) > nodesLimit || !plainText(p.text) {
 		return nil, false
 	}
-	p := plainReader{text: text}
 	p.nextLine()
 	if p.done {
 		return nil, false
@@ -65,6 +77,43 @@ type plainReader struct {
 	maps   int // so far
 	done   bool
 	failed bool // the library reads the text instead
+
+	nodes   bool       // they are wanted
+	made    *yaml.Node // of what was read last
+	line    int        // of what a node was made of last
+	counted int        // where its lines were counted
+}
+
+// makes makes the node of what starts somewhere, if it is wanted: nodes are made in the order of their starts.
+func (p *plainReader) makes(start int, kind yaml.Kind, style yaml.Style, value string) *yaml.Node {
+	if !p.nodes {
+		return nil
+	}
+	p.line += bytes.Count(p.text[p.counted:start], []byte("\n"))
+	p.counted = start
+	column := start - bytes.LastIndexByte(p.text[:start], '\n')
+	p.made = &yaml.Node{Kind: kind, Style: style, Value: value, Line: p.line, Column: column}
+	return p.made
+}
+
+// holds adds the node that was made last to a collection, behind others.
+func (p *plainReader) holds(collection *yaml.Node, others ...*yaml.Node) {
+	if p.nodes {
+		collection.Content = append(append(collection.Content, others...), p.made)
+	}
+}
+
+// makesValue makes the node of a scalar without lines of its own that was read.
+func (p *plainReader) makesValue(start int, value any) {
+	switch b := p.text[start]; {
+	case !p.nodes:
+	case b == '"':
+		p.makes(start, yaml.ScalarNode, yaml.DoubleQuotedStyle, value.(string))
+	case b == '\'':
+		p.makes(start, yaml.ScalarNode, yaml.SingleQuotedStyle, value.(string))
+	default:
+		p.makes(start, yaml.ScalarNode, 0, string(bytes.TrimRight(p.text[start:p.at], " ")))
+	}
 }
 
 // plainDepth bounds what is nested; nameLimit is below the 1024 characters after which a name is none to YAML.
@@ -139,17 +188,25 @@ func (p *plainReader) mapping(column, depth int, name string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
+	key := p.made
+	var node *yaml.Node
+	if p.nodes {
+		node = &yaml.Node{Kind: yaml.MappingNode, Line: key.Line, Column: key.Column}
+	}
 	for {
 		if _, twice := object[name]; twice {
 			return p.fail()
 		}
+		key = p.made
 		value, ok := p.value(column, depth, false)
 		if !ok {
 			return nil, false
 		}
 		object[name] = value
+		p.holds(node, key)
 		switch {
 		case p.column < column:
+			p.made = node
 			return object, true
 		case p.column > column || p.dash():
 			return p.fail()
@@ -166,6 +223,7 @@ func (p *plainReader) list(column, depth int) (any, bool) {
 		return p.fail()
 	}
 	list := []any{}
+	node := p.makes(p.at, yaml.SequenceNode, 0, "")
 	for {
 		p.at++
 		value, ok := p.value(column, depth, true)
@@ -173,8 +231,10 @@ func (p *plainReader) list(column, depth int) (any, bool) {
 			return nil, false
 		}
 		list = append(list, value)
+		p.holds(node)
 		switch {
 		case p.column < column || p.column == column && !p.dash():
+			p.made = node
 			return list, true
 		case p.column > column:
 			return p.fail()
@@ -187,11 +247,13 @@ func (p *plainReader) list(column, depth int) (any, bool) {
 func (p *plainReader) value(column, depth int, item bool) (any, bool) {
 	p.spaces()
 	if p.at == p.end || p.text[p.at] == '#' {
+		empty := p.at
 		p.nextLine()
 		switch {
 		case p.column > column, !item && p.column == column && p.dash():
 			return p.node(p.column, depth+1)
 		default:
+			p.makes(empty, yaml.ScalarNode, 0, "")
 			return nil, !p.failed
 		}
 	}
@@ -206,19 +268,40 @@ func (p *plainReader) value(column, depth int, item bool) (any, bool) {
 	}
 	var value any
 	ok := true
+	start := p.at
 	switch b := p.text[p.at]; b {
 	case '"', '\'':
 		value, ok = p.quoted()
 	case '{', '[':
-		value, ok = p.flow(0)
+		return p.inOneLine(b)
 	case '|':
+		p.makes(start, yaml.ScalarNode, yaml.LiteralStyle, "")
 		return p.literal(column)
 	default:
 		value, ok = p.plain()
 	}
+	if ok {
+		p.makesValue(start, value)
+	}
 	if !ok || !p.lineEnds() {
 		return p.fail()
 	}
+	p.nextLine()
+	return value, true
+}
+
+// inOneLine reads a collection in brackets, and what follows on its line.
+func (p *plainReader) inOneLine(bracket byte) (any, bool) {
+	kind := yaml.MappingNode
+	if bracket == '[' {
+		kind = yaml.SequenceNode
+	}
+	node := p.makes(p.at, kind, yaml.FlowStyle, "")
+	value, ok := p.flow(0)
+	if !ok || !p.lineEnds() {
+		return p.fail()
+	}
+	p.made = node
 	p.nextLine()
 	return value, true
 }
@@ -245,6 +328,7 @@ func (p *plainReader) name() (string, bool) {
 		p.at = start
 		return "", false
 	}
+	p.makesValue(start, name)
 	p.at++
 	return name, true
 }

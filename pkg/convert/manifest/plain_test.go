@@ -1,12 +1,16 @@
 package manifest
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // plainSeeds are spellings that plainYAML reads, and such as look like them.
@@ -53,6 +57,7 @@ func likeTheLibrary(t *testing.T, text []byte) bool {
 	if !ok {
 		return false
 	}
+	likeItsNodes(t, text)
 	switch value := value.(type) {
 	case map[string]any:
 		object, err := Part{Text: text}.decodeNodes()
@@ -70,6 +75,33 @@ func likeTheLibrary(t *testing.T, text []byte) bool {
 		t.Errorf("%q is %T, want an object or a list", text, value)
 	}
 	return true
+}
+
+// likeItsNodes compares the nodes of a text that plainYAML reads with those of the library.
+func likeItsNodes(t *testing.T, text []byte) {
+	t.Helper()
+	node, ok := plainNodes(text)
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil || !ok {
+		t.Fatalf("%q has nodes: %t, and for the library %v", text, ok, err)
+	}
+	ascii := !bytes.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
+	var compare func(a, b *yaml.Node)
+	compare = func(a, b *yaml.Node) {
+		flow, empty := b.Style&yaml.FlowStyle != 0, b.Kind == yaml.ScalarNode && b.Style == 0 && b.Value == ""
+		switch {
+		case a.Kind != b.Kind, a.Style != b.Style,
+			a.Value != b.Value && b.Style != yaml.LiteralStyle,
+			!empty && a.Line != b.Line, !empty && ascii && a.Column != b.Column, // the library counts characters
+			!flow && len(a.Content) != len(b.Content):
+			t.Errorf("%q: node %+v, and for the library %+v", text, a, b)
+		case !flow:
+			for i := range a.Content {
+				compare(a.Content[i], b.Content[i])
+			}
+		}
+	}
+	compare(node, document.Content[0])
 }
 
 // The manifests of this repository are read as the library reads them, and most without it.
