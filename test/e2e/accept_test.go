@@ -34,10 +34,11 @@ import (
 
 // What convert calls good, a real server of the release accepts: objects of every kind that one of the releases serves,
 // in every version that they convert to, as they are, with each of their fields taken away, and with some changed by
-// chance. What the server drops is named as a loss, and kubectl of the release, where the rig has it, sends the rest.
-// Servers that know dryRun write nothing; the others have a store that is thrown away. FUSIONCTL_E2E_ACCEPT_FILES names
-// a directory of other manifests instead, whose objects are taken as they are, FUSIONCTL_E2E_ACCEPT a release that is
-// asked alone, and FUSIONCTL_E2E_ACCEPT_SEED another chance.
+// chance. What the server drops is named as a loss. kubectl of the release, where the rig has it, sends the rest, and
+// kubectl apply --dry-run=server is accepted where servers know it. Servers that know dryRun write nothing; the others
+// have a store that is thrown away. FUSIONCTL_E2E_ACCEPT_FILES names a directory of other manifests instead, whose
+// objects are taken as they are, FUSIONCTL_E2E_ACCEPT a release that is asked alone, and FUSIONCTL_E2E_ACCEPT_SEED
+// another chance.
 func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 	t.Parallel()
 	c, err := convert.New()
@@ -69,11 +70,7 @@ func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 			if os.Getenv("FUSIONCTL_E2E_ACCEPT_FILES") == "" {
 				a.everyKind()
 			}
-			if kubectl, err := rig.Binary("kubectl", minor); err == nil {
-				kubeconfig, err := r.PKI.Kubeconfig("kubectl", server.URL, "somebody", "system:masters")
-				must(t, err)
-				a.sentBy(kubectl, kubeconfig, r.Dir())
-			}
+			a.byKubectl(r, server.URL)
 		})
 	}
 }
@@ -406,32 +403,61 @@ func (a *acceptance) remove(path string) error {
 	return err
 }
 
-// sentBy holds that kubectl of the release, which validates objects before it sends them, has nothing against those
-// that the server accepts: it is told to send none.
-func (a *acceptance) sentBy(kubectl, kubeconfig, dir string) {
-	folder := filepath.Join(dir, "accepted")
+// byKubectl hands the objects that the server accepted to kubectl: to that of the release where the rig has it, which
+// is told to send none, and as people do it, to be applied on the server without a trace.
+func (a *acceptance) byKubectl(r *rig.Rig, url string) {
+	kubeconfig, err := r.PKI.Kubeconfig("kubectl", url, "somebody", "system:masters")
+	must(a.t, err)
+	own, err := rig.Binary("kubectl", a.minor)
+	if err == nil {
+		argument := "--dry-run"
+		if a.minor >= 18 {
+			argument = "--dry-run=client"
+		}
+		a.sentBy(own, kubeconfig, r.Dir(), a.sent, "create", argument)
+	}
+	applied := slices.DeleteFunc(slices.Clone(a.sent), func(r stream.Result) bool {
+		return r.Name == "" || strings.HasSuffix(r.Object.GetKind(), "Review") // apply looks for the object by its name
+	})
+	switch {
+	case err == nil && a.minor >= 13 && a.minor < 18: // kubectl of then asks some five times a second
+		ofKind := map[string]int{}
+		applied = slices.DeleteFunc(applied, func(r stream.Result) bool { ofKind[r.To]++; return ofKind[r.To] > 4 })
+		a.sentBy(own, kubeconfig, r.Dir(), applied, "apply", "--server-dry-run")
+	case a.minor >= 18:
+		newest, err := rig.Binary("kubectl", kubever.Library)
+		must(a.t, err)
+		a.sentBy(newest, kubeconfig, r.Dir(), applied, "apply", "--dry-run=server")
+	}
+}
+
+// sentBy holds that kubectl, which validates objects before it sends them, has nothing against those that the server
+// accepts.
+func (a *acceptance) sentBy(kubectl, kubeconfig, dir string, sent []stream.Result, verb, dryRun string) {
+	folder := filepath.Join(dir, verb)
 	must(a.t, os.MkdirAll(folder, 0o700))
-	for i, r := range a.sent {
+	for i, r := range sent {
 		text, err := json.Marshal(r.Object.Object)
 		must(a.t, err)
 		must(a.t, os.WriteFile(filepath.Join(folder, strconv.Itoa(i)+".json"), text, 0o600))
 	}
-	argument := "--dry-run"
-	if a.minor >= 18 {
-		argument = "--dry-run=client"
-	}
 	command := exec.CommandContext(a.t.Context(), kubectl, "--kubeconfig", kubeconfig, "--cache-dir",
-		dir+"/kubectl-cache", "--namespace", "default", "create", argument, "-o", "name", "-f", folder)
+		dir+"/kubectl-cache", "--namespace", "default", verb, dryRun, "-o", "name", "-f", folder)
 	command.Env = append(os.Environ(), "HOME="+dir)
 	var errs bytes.Buffer
 	command.Stderr = &errs
 	out, err := command.Output()
 	for line := range strings.Lines(errs.String()) {
-		a.tell("kubectl %s: %s", a.minor, strings.TrimSpace(line))
+		if strings.HasPrefix(line, "Warning: ") { // of what is deprecated, or of names that are there twice
+			continue
+		}
+		a.tell("kubectl %s, %s: %s", verb, a.minor, strings.TrimSpace(line))
 	}
-	if lines := bytes.Count(out, []byte("\n")); err != nil || lines != len(a.sent) {
-		a.tell("kubectl %s sends %d of %d objects: %v", a.minor, lines, len(a.sent), err)
+	lines := bytes.Count(out, []byte("\n"))
+	if err != nil || lines != len(sent) {
+		a.tell("kubectl %s, %s: sends %d of %d objects: %v", verb, a.minor, lines, len(sent), err)
 	}
+	a.t.Logf("%s: kubectl %s %s: %d objects", a.minor, verb, dryRun, lines)
 }
 
 func (a *acceptance) resource(gvk schema.GroupVersionKind) (kubever.APIResource, bool) {
