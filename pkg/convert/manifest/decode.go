@@ -242,8 +242,8 @@ type yamlDecoder struct {
 const (
 	depthLimit = 200
 	nodesLimit = 4 << 20
-	// mapsLimit is above what an object has that servers take, of 3 MiB: an Ingress has one in 25 bytes. An empty one is
-	// two bytes, and a structure of ten kilobytes while an object goes from version to version.
+	// mapsLimit is above what an object has that servers take, of 3 MiB: an Ingress has one in 25 bytes. An empty one
+	// is two bytes, and a structure of ten kilobytes while an object goes from version to version.
 	mapsLimit = 150_000
 )
 
