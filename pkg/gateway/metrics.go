@@ -62,8 +62,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		[]string{"priority_level"})
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fusionctl_gateway_flowcontrol_rejected_requests_total",
-		Help: "Requests that were refused: time-out where their turn did not come, cancelled where the client did not " +
-			"wait for it, concurrency-limit where their user, or watches of all users, are too many."},
+		Help: "Requests that were refused: time-out where their turn did not come, cancelled where the client did " +
+			"not wait for it, concurrency-limit where their user, or watches of all users, are too many."},
 		[]string{"priority_level", "reason"})
 	m.wait = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "fusionctl_gateway_flowcontrol_request_wait_duration_seconds",

@@ -161,7 +161,7 @@ func TestRequestsThatWaitAreCounted(t *testing.T) {
 			}
 		}
 		if got := testutil.CollectAndCount(s.seats.metrics.wait); got != 3 {
-			t.Errorf("%d series of waiting, want those of both levels that were served and of the one that was not", got)
+			t.Errorf("%d series of waiting, want 3: served of both levels, and not served of one", got)
 		}
 	})
 }

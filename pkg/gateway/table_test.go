@@ -208,7 +208,8 @@ func TestTablesOfWatches(t *testing.T) {
 			got = append(got, fmt.Sprint(e.Type, " ", e.Object.ResourceVersion, " ", row.Cells))
 		}
 		response.Body.Close()
-		if diff := cmp.Diff([]string{"ADDED m6 [1/1 new x]", "BOOKMARK m9 [0/0  x]", "MODIFIED l5m9 [0/1 old <unknown>]",
+		if diff := cmp.Diff([]string{"ADDED m6 [1/1 new x]", "BOOKMARK m9 [0/0  x]",
+			"MODIFIED l5m9 [0/1 old <unknown>]",
 			"MODIFIED l6m9 [0/1 old <unknown>]", "DELETED l7m9 [0/1 gone <unknown>]",
 			"BOOKMARK l8m9 [0/1  <unknown>]"}, got); diff != "" {
 			t.Errorf("includeObject=%s (-want +got):\n%s", test.include, diff)

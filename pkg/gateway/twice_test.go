@@ -41,7 +41,8 @@ func TestBodiesThatSayThingsTwice(t *testing.T) {
 		{"ignored", "?fieldValidation=Ignore", "", twin, pair.Modern, 201, "", ""},
 		{"refused", "?fieldValidation=Strict", "", twin, pair.Modern, 400,
 			`strict decoding error: duplicate field \"apiVersion\", duplicate field \"kind\", duplicate field \"metadata\"`, ""},
-		{"an old side takes the last", "?fieldValidation=Strict", "", strings.Replace(twin, "apps/v1", "extensions/v1beta1", 1),
+		{"an old side takes the last", "?fieldValidation=Strict", "",
+			strings.Replace(twin, "apps/v1", "extensions/v1beta1", 1),
 			pair.Legacy, 201, "", ""},
 		{"YAML is warned of", "", "application/yaml", strings.Replace(twin, "\n\t\t", " ", -1), pair.Modern, 201, "",
 			`already set in map`},
@@ -77,7 +78,8 @@ func TestBodiesThatSayThingsTwice(t *testing.T) {
 			(!strings.Contains(sent, `"replicas":2`) || len(saidTwice([]byte(sent))) != 0) {
 			t.Errorf("%s: the side gets %s, %v", test.name, sent, err)
 		}
-		if asked, _ := x.modern.last(collection + "/"); test.create == pair.Legacy && asked.URL.Path != collection+"/last" {
+		if asked, _ := x.modern.last(collection + "/"); test.create == pair.Legacy &&
+			asked.URL.Path != collection+"/last" {
 			t.Errorf("%s: the other side is asked for %s", test.name, asked.URL.Path)
 		}
 	}

@@ -305,7 +305,7 @@ func (f *frames) Read(p []byte) (int, error) {
 type merger struct {
 	version merge.Version // what was shown so far, of both sides
 	columns merge.Columns
-	makes   map[pair.Side]func([]byte) ([]byte, error) // what clients get of the objects of a side that sends whole ones
+	makes   map[pair.Side]func([]byte) ([]byte, error) // what clients get of the whole objects of a side
 }
 
 // show is an event as clients see it; last: the watch ends with it.
