@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -177,6 +178,7 @@ func notFound(r *http.Request) error {
 }
 
 // serveOpenAPI3 answers with the list of documents of OpenAPI v3, and passes requests for one to the side that has it.
+// One that no side has, of built-in kinds that the gateway serves, is made here.
 func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *exchange) error {
 	at := "/openapi/v3"
 	paths := map[string]map[string]json.RawMessage{}
@@ -208,8 +210,8 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 		}
 		paths[string(name)] = list.Paths
 	}
-	if len(paths) == 0 && refused != nil {
-		return refused
+	if len(paths) == 0 { // clients look into OpenAPI v2 then
+		return cmp.Or(refused, notFound(r))
 	}
 	if path := strings.TrimPrefix(r.URL.Path, at+"/"); path != r.URL.Path {
 		for _, name := range []pair.Side{pair.Modern, pair.Legacy} {
@@ -217,7 +219,18 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 				return g.pass(w, r, c, name, "page", "")
 			}
 		}
-		return notFound(r)
+		gv := groupVersionAt(path)
+		rows := rowsOf(c.view.table, gv)
+		if len(rows) == 0 {
+			return notFound(r)
+		}
+		if _, err := accept(r, false, false); err != nil {
+			return err
+		}
+		if err := memory.Grow(r.Context(), documentBytes); err != nil {
+			return unread(err)
+		}
+		return serveDocument(w, r, g.openAPI3Of(gv, rows), jsonType)
 	}
 	all := map[string]json.RawMessage{}
 	for _, name := range pair.Sides() { // the modern side's replace the legacy side's
@@ -225,5 +238,34 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 			all[path] = place
 		}
 	}
-	return serveDocument(w, r, map[string]any{"paths": all}, "application/json")
+	for i := range c.view.table.Rows {
+		gv := c.view.table.Rows[i].GroupVersion
+		path := "apis/" + gv.String()
+		if gv.Group == "" {
+			path = "api/" + gv.Version
+		}
+		if _, ok := all[path]; ok {
+			continue
+		}
+		if rows := rowsOf(c.view.table, gv); len(rows) > 0 {
+			place, err := json.Marshal(map[string]string{
+				"serverRelativeURL": at + "/" + path + "?hash=" + g.tagOf(rows)})
+			if err != nil {
+				return err
+			}
+			all[path] = place
+		}
+	}
+	return serveDocument(w, r, map[string]any{"paths": all}, jsonType)
+}
+
+// groupVersionAt is the group version of a document of OpenAPI v3; an empty one for what is none.
+func groupVersionAt(path string) schema.GroupVersion {
+	switch parts := strings.Split(path, "/"); {
+	case len(parts) == 2 && parts[0] == "api":
+		return schema.GroupVersion{Version: parts[1]}
+	case len(parts) == 3 && parts[0] == "apis":
+		return schema.GroupVersion{Group: parts[1], Version: parts[2]}
+	}
+	return schema.GroupVersion{}
 }

@@ -231,6 +231,9 @@ func (g *Gateway) mergeOpenAPI2(ctx context.Context, v *view, documents map[pair
 			return nil, unreachable(name, fmt.Errorf("%s: %w", d.path, err))
 		}
 	}
+	if err := describe(all, v.table); err != nil {
+		return nil, err
+	}
 	text, err := all.MarshalJSON()
 	if err != nil {
 		return nil, err

@@ -525,6 +525,12 @@ func (g *gatewayed) worksConverted(t *testing.T, stored string) {
 	says(t, g.ok("", "get", "deployment", "old", "-o", "yaml"), "apiVersion: apps/v1\n",
 		"kubefusion.dev/side: legacy")
 	says(t, g.ok("", "describe", "deployment", "old"), "example.test/c")
+	// A version that neither side serves, and one that the legacy side alone does, are explained.
+	for _, version := range []string{"apps/v1beta2", "extensions/v1beta1"} {
+		says(t, g.ok("", "explain", "deployment.spec.minReadySeconds", "--api-version="+version), version[:4],
+			"Minimum number of seconds for which a newly created pod should be ready")
+	}
+	g.ok(strings.Replace(deploymentYAML("old", 0), "apps/v1", "apps/v1beta2", 1), "apply", "-f", "-")
 	g.watches(t, func() {
 		g.ok("", "scale", "deployment", "old", "--replicas=2")
 		g.ok("", "scale", "deployment", "new", "--replicas=2")
