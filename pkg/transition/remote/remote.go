@@ -327,18 +327,24 @@ func (h *Hosts) ask(ctx context.Context, host string, r Request) (Answer, error)
 		delete(h.open, host)
 		return Answer{}, fmt.Errorf("host %s did not answer, and may have done it: %w", host, err)
 	}
-	return got, got.Err()
+	if err := got.Err(); err != nil { // of several hosts each begins a line
+		return got, fmt.Errorf("host %s: %w", host, err)
+	}
+	return got, nil
 }
+
+// limitErrorBytes is what is shown of an error of another machine: every check of every host may have one.
+const limitErrorBytes = 16 << 10
 
 // Err is the error of an answer, nil for none: a line of another machine.
 func (a *Answer) Err() error {
 	if a.Error == "" {
 		return nil
 	}
-	e := &farError{text: visible.Block(a.Error)}
+	e := &farError{text: block(a.Error)}
 	switch {
 	case a.ByHand != "":
-		e.cause = &ByHandError{Text: visible.Block(a.ByHand)}
+		e.cause = &ByHandError{Text: block(a.ByHand)}
 	case a.Gone != nil:
 		shown(a.Gone.Keys)
 		e.cause = a.Gone
@@ -347,6 +353,14 @@ func (a *Answer) Err() error {
 		e.cause = a.Pods
 	}
 	return e
+}
+
+// block is the beginning of a text of another machine, as a part of ours.
+func block(text string) string {
+	if len(text) > limitErrorBytes {
+		text = strings.ToValidUTF8(text[:limitErrorBytes], "") + " ..."
+	}
+	return visible.Block(text)
 }
 
 // shown makes each of some names of another machine a line that is visible.
@@ -415,7 +429,7 @@ func (h *Hosts) agent(ctx context.Context, name string) (*agent, error) {
 	case err != nil:
 		return nil, err
 	case got.Error != "":
-		return nil, errors.Join(errors.New(visible.Block(got.Error)), connection.Close())
+		return nil, errors.Join(errors.New(block(got.Error)), connection.Close())
 	case got.Schema != Schema:
 		return nil, errors.Join(fmt.Errorf("the program there speaks %q, want %s", got.Schema, Schema),
 			connection.Close())

@@ -194,7 +194,7 @@ func TestHandOversAreKnownOnAnotherMachine(t *testing.T) {
 	}
 	err = both.Check(t.Context(), "cp-1", &transition.Check{Kind: transition.MayGo})
 	if gone, is := errors.AsType[*handover.GoneError](err); !is || gone.Digest != "d" ||
-		!strings.HasPrefix(err.Error(), "wrapped: 1 of 1 objects") {
+		!strings.HasPrefix(err.Error(), "host cp-1: wrapped: 1 of 1 objects") {
 		t.Errorf("objects that are gone: %v", err)
 	}
 	err = both.Check(t.Context(), "cp-1", &transition.Check{Kind: transition.Adopted})
@@ -272,7 +272,8 @@ func TestAnErrorOfAnotherMachineIsOneAndVisible(t *testing.T) {
 	m, left := &machine{files: map[string]string{}}, -1
 	hosts := &Hosts{Hosts: []transition.Host{host}, Connect: connect(m, &left, false)}
 	err := hosts.Check(t.Context(), "cp-1", &transition.Check{Kind: transition.FileIs, Path: "/etc/x", File: file("a")})
-	if err == nil || !strings.Contains(err.Error(), "is another file") || strings.Contains(err.Error(), "\x1b") {
+	if err == nil || !strings.Contains(err.Error(), "is another file") || strings.Contains(err.Error(), "\x1b") ||
+		!strings.HasPrefix(err.Error(), "host cp-1: ") { // of checks of several hosts each begins a line
 		t.Errorf("error = %q", err)
 	}
 	if err := hosts.Do(t.Context(), "cp-1", &transition.Action{Kind: transition.PutFile, File: file("a")}); err != nil {
@@ -294,6 +295,10 @@ func TestWordsOfAnotherMachineAreNoLinesOfOurs(t *testing.T) {
 	hand := new(ByHandError)
 	if !errors.As(err, &hand) {
 		t.Fatal(err)
+	}
+	long := Answer{Error: strings.Repeat("x\n", LimitAnswerBytes/4)}
+	if got := len(long.Err().Error()); got > 4*limitErrorBytes {
+		t.Errorf("%d bytes of a long error", got)
 	}
 	for _, text := range []string{err.Error(), hand.Text} {
 		first, rest, found := strings.Cut(text, "\n")
