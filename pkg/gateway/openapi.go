@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"regexp"
@@ -54,16 +55,21 @@ type openAPI2 struct {
 // document2 is what a side said.
 type document2 struct {
 	path, tag string
-	body      []byte
+	bytes     int64
+	packed    []byte // it has megabytes, and is read when one of the sides says something else
 	sum       string
 }
 
 // merged2 is one document of those of the sides.
 type merged2 struct {
-	of        string // what it was made of
-	tag       string
-	json, pb  []byte
-	jsonZ, pz []byte // the same, compressed
+	of, tag  string // what it was made of, and what it is
+	json, pb form2
+}
+
+// form2 is a document in one of its forms. What most clients take is kept.
+type form2 struct {
+	bytes  int64
+	packed []byte
 }
 
 // serveOpenAPI2 answers with the schemas of both sides as one document of OpenAPI v2. Where both have a path or a kind
@@ -103,9 +109,21 @@ func (g *Gateway) serveOpenAPI2(w http.ResponseWriter, r *http.Request, c *excha
 	if err != nil {
 		return err
 	}
-	body, packed := m.json, m.jsonZ
+	form := m.json
 	if kind != jsonType {
-		body, packed = m.pb, m.pz
+		form = m.pb
+	}
+	body := form.packed
+	compressed := slices.ContainsFunc(strings.Split(r.Header.Get("Accept-Encoding"), ","), func(coding string) bool {
+		return strings.TrimSpace(coding) == "gzip"
+	})
+	if !compressed {
+		if err := memory.Grow(r.Context(), form.bytes); err != nil {
+			return unread(err)
+		}
+		if body, err = unpacked(body); err != nil {
+			return err
+		}
 	}
 	header := w.Header()
 	if kind == openAPI2Types[0] {
@@ -115,11 +133,8 @@ func (g *Gateway) serveOpenAPI2(w http.ResponseWriter, r *http.Request, c *excha
 	header.Set("ETag", strconv.Quote(m.tag))
 	header.Add("Vary", "Accept, Accept-Encoding")
 	header.Set("Cache-Control", "no-cache, private")
-	if slices.ContainsFunc(strings.Split(r.Header.Get("Accept-Encoding"), ","), func(coding string) bool {
-		return strings.TrimSpace(coding) == "gzip"
-	}) {
+	if compressed {
 		header.Set("Content-Encoding", "gzip")
-		body = packed
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 	return nil
@@ -175,7 +190,8 @@ func (g *Gateway) openAPI2Of(r *http.Request, c *exchange, name pair.Side, memor
 			return nil, nil, unreachable(name, fmt.Errorf("%s: 304 without a condition", at))
 		case http.StatusOK:
 			sum := sha256.Sum256(a.body)
-			d := &document2{path: at, tag: a.header.Get("ETag"), body: a.body, sum: hex.EncodeToString(sum[:])}
+			d := &document2{path: at, tag: a.header.Get("ETag"), bytes: int64(len(a.body)), packed: packed(a.body),
+				sum: hex.EncodeToString(sum[:])}
 			g.openAPI2.mu.Lock()
 			defer g.openAPI2.mu.Unlock()
 			g.openAPI2.said[name] = d
@@ -216,10 +232,17 @@ func (g *Gateway) mergeOpenAPI2(ctx context.Context, v *view, documents map[pair
 			continue
 		}
 		const copies = 6 // of the text, as JSON, as a tree, as protobuf, and compressed
-		if err := memory.Grow(ctx, webserver.DecodedBytes(d.body)+copies*int64(len(d.body))); err != nil {
+		if err := memory.Grow(ctx, copies*d.bytes); err != nil {
 			return nil, unavailable("merging %s: %v", openAPI2Path, err)
 		}
-		one, err := g.parse(d.body, v.table)
+		body, err := unpacked(d.packed)
+		if err != nil {
+			return nil, err
+		}
+		if err := memory.Grow(ctx, webserver.DecodedBytes(body)); err != nil {
+			return nil, unavailable("merging %s: %v", openAPI2Path, err)
+		}
+		one, err := g.parse(body, v.table)
 		if err != nil {
 			return nil, unreachable(name, fmt.Errorf("%s: %w", d.path, err))
 		}
@@ -242,12 +265,13 @@ func (g *Gateway) mergeOpenAPI2(ctx context.Context, v *view, documents map[pair
 	if err != nil {
 		return nil, unavailable("%s of both sides: %v", openAPI2Path, err)
 	}
-	m := &merged2{of: sum, json: text}
-	if m.pb, err = (proto.MarshalOptions{Deterministic: true}).Marshal(document); err != nil {
+	pb, err := proto.MarshalOptions{Deterministic: true}.Marshal(document)
+	if err != nil {
 		return nil, err
 	}
 	tag := sha256.Sum256(text)
-	m.tag, m.jsonZ, m.pz = strings.ToUpper(hex.EncodeToString(tag[:])), packed(m.json), packed(m.pb)
+	m := &merged2{of: sum, tag: strings.ToUpper(hex.EncodeToString(tag[:])), json: form2{int64(len(text)), packed(text)},
+		pb: form2{int64(len(pb)), packed(pb)}}
 	g.openAPI2.merged[sides] = m
 	return m, nil
 }
@@ -258,6 +282,14 @@ func packed(text []byte) []byte {
 	_, _ = z.Write(text) // to memory
 	_ = z.Close()
 	return out.Bytes()
+}
+
+func unpacked(packed []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
 }
 
 // parse reads the document of a side, as far as it is of resources that the gateway serves.
