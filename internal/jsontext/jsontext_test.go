@@ -62,9 +62,22 @@ func written(t *testing.T, value any, prefix, indent string) {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent(prefix, indent)
 	wantErr := encoder.Encode(value)
-	text, err := jsontext.Marshal(value, prefix, indent)
+	text, err := jsontext.Marshal(value, prefix, indent, 8)
 	if (err == nil) != (wantErr == nil) || err == nil && string(text)+"\n" != want.String() {
 		t.Errorf("%v is written as %q, %v, want %q, %v", value, text, err, want.String(), wantErr)
+	}
+}
+
+// A value takes as many bytes as Size says, where nothing is escaped.
+func TestSize(t *testing.T) {
+	for text, escaped := range map[string]bool{
+		`{"a":[1,-20,true,false,null,"b",{}],"c":{"d":"ä"},"e":[]}`: false, `{}`: false, `{"a":"\n"}`: true, `{"a":0.25}`: true,
+	} {
+		object, ok := jsontext.Object([]byte(text), mapsLimit)
+		size := jsontext.Size(object)
+		if !ok || size > len(text) || !escaped && size < len(text) {
+			t.Errorf("%s has %d bytes, want %d", text, size, len(text))
+		}
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 )
 
 // Marshal writes a value as encoding/json does, without escapes for HTML and without a line feed at its end: on one
-// line, or with an indent, its lines but the first after a prefix. FuzzMarshal holds it against encoding/json.
-// Errors: those of encoding/json.
-func Marshal(value any, prefix, indent string) ([]byte, error) {
-	w := writer{prefix: prefix, indent: indent}
+// line, or with an indent, its lines but the first after a prefix. About so many bytes are expected. FuzzMarshal holds
+// it against encoding/json. Errors: those of encoding/json.
+func Marshal(value any, prefix, indent string, expected int) ([]byte, error) {
+	w := writer{out: make([]byte, 0, expected+expected/4), prefix: prefix, indent: indent}
 	if w.value(value, 0) {
 		return w.out, nil
 	}
@@ -27,6 +27,33 @@ func Marshal(value any, prefix, indent string) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+// Size is how many bytes a value takes on one line of JSON, at least: without what characters are escaped by.
+func Size(value any) (bytes int) {
+	switch value := value.(type) {
+	case map[string]any:
+		bytes = len("{}") + max(len(value)-1, 0)
+		for name, inner := range value {
+			bytes += len(name) + len(`"":`) + Size(inner)
+		}
+	case []any:
+		bytes = len("[]") + max(len(value)-1, 0)
+		for _, inner := range value {
+			bytes += Size(inner)
+		}
+	case string:
+		bytes = len(value) + len(`""`)
+	case int64:
+		bytes = len(strconv.FormatInt(value, 10))
+	case nil:
+		bytes = len("null")
+	case bool:
+		bytes = len(strconv.FormatBool(value))
+	default:
+		bytes = 1
+	}
+	return bytes
 }
 
 type writer struct {

@@ -18,8 +18,8 @@ var plainSeeds = []string{
 	`{"a":1.5}`, `{"a":9223372036854775807}`, `{"a":"a---"}`, `{"a":[null,[],{}]}`, `[{"a":[]},{}]`, `{"a":"true"}`,
 }
 
-// What appendPlain writes is what the library writes; it may leave everything else. What the library writes of a value is
-// what it writes of its JSON.
+// What appendPlain writes is what the library writes; it may leave everything else. What the library writes of a value
+// is what it writes of its JSON.
 func FuzzPlain(f *testing.F) {
 	for _, seed := range plainSeeds {
 		f.Add([]byte(seed))

@@ -139,13 +139,18 @@ func fieldNamed(of reflect.Value, name string) reflect.Value {
 }
 
 // Losses names the fields.
-func (d *DifferingDefaults) Losses() []Loss {
+func (d *DifferingDefaults) Losses() []Loss { return d.LossesBut(nil) }
+
+// LossesBut names the fields but those whose paths are written.
+func (d *DifferingDefaults) LossesBut(written map[string]bool) []Loss {
 	if d == nil {
 		return nil
 	}
 	var losses []Loss
 	for _, field := range d.fields {
-		losses = append(losses, d.loss(field))
+		if !written[field.text] {
+			losses = append(losses, d.loss(field))
+		}
 	}
 	return losses
 }

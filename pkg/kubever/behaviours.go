@@ -145,6 +145,8 @@ const (
 	// BehaviourFieldSubscriptsRefused: kube-apiserver refuses references to one label or annotation of a
 	// pod.
 	BehaviourFieldSubscriptsRefused
+	// BehaviourRequestsBounded: kube-apiserver takes requests of at most 3 MiB.
+	BehaviourRequestsBounded
 	// BehaviourServiceNamesStrict: kube-apiserver refuses Services whose names start with a digit.
 	BehaviourServiceNamesStrict
 	// BehaviourAppArmorUnconfinedRefused: kube-apiserver refuses AppArmor annotations of pods that say unconfined.
@@ -283,6 +285,7 @@ var behaviourNames = [...]string{
 	BehaviourEnvNamesStrict:               "env-names-strict",
 	BehaviourFieldsValidated:              "fields-validated",
 	BehaviourFieldSubscriptsRefused:       "field-subscripts-refused",
+	BehaviourRequestsBounded:              "requests-bounded",
 	BehaviourServiceNamesStrict:           "service-names-strict",
 	BehaviourAppArmorUnconfinedRefused:    "apparmor-unconfined-refused",
 	BehaviourAdmissionReviewsV1beta1:      "admission-reviews-v1beta1",

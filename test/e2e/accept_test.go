@@ -270,6 +270,9 @@ func variantsByChance(seed uint64) func(map[string]any) []map[string]any {
 	}
 }
 
+// serviceIP is an address within the range of the servers, which flags decide.
+const serviceIP = "10.96.0.77"
+
 // changeOne changes one place of an object, or takes it away.
 func changeOne(chance *rand.Rand, object map[string]any) {
 	var places []func()
@@ -296,7 +299,7 @@ func changeOne(chance *rand.Rand, object map[string]any) {
 				walk(value[i], func(v any) { value[i] = v }, depth+1)
 			}
 		case string:
-			other("", "x", "Xy", "x_y", "a.b", "a/b", "-", "1", "10.0.0.1", strings.Repeat("a", 64))
+			other("", "x", "Xy", "x_y", "a.b", "a/b", "-", "1", serviceIP, strings.Repeat("a", 64))
 		case int64:
 			other(int64(0), int64(1), int64(-1), value+1, int64(70000))
 		case bool:

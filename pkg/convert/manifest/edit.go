@@ -52,7 +52,7 @@ func (o *Object) rewriteJSON(value map[string]any) ([]byte, error) {
 	if indent == "" {
 		prefix = ""
 	}
-	return jsontext.Marshal(value, prefix, indent)
+	return jsontext.Marshal(value, prefix, indent, len(o.Text))
 }
 
 // jsonLayout finds what the lines of an object start with, and by how much its fields are indented; "" for an object on

@@ -298,6 +298,42 @@ func TestObjectsOfThreeMegabytes(t *testing.T) {
 	}
 }
 
+// An object that no request takes is converted, and named as refused, by servers that have the limit alone.
+func TestObjectsBeyondARequestAreNamed(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "      - {path: /%d, backend: {serviceName: s, servicePort: 80}}\n"
+	for _, test := range []struct {
+		minor kubever.Minor
+		bytes int
+		named bool
+	}{
+		{kubever.Library, 2 << 20, true}, // twice as large, as networking.k8s.io/v1 says it
+		{kubever.Library, 1 << 20, false},
+		{19, 4 << 20, true}, // serves it as it is
+		{10, 4 << 20, false},
+	} {
+		var text strings.Builder
+		text.WriteString("apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata:\n  name: a\nspec:\n  rules:\n" +
+			"  - host: a.b\n    http:\n      paths:\n")
+		for i := range test.bytes / len(path) {
+			fmt.Fprintf(&text, path, i)
+		}
+		s := New(c, Options{Choose: ForMinor(c, test.minor), Minor: test.minor, Format: Same})
+		err := s.Convert(t.Context(), "", strings.NewReader(text.String()), func(r Result) error {
+			if named := strings.Contains(r.Refused, "a request at most 3145728"); named != test.named {
+				t.Errorf("%d bytes for %s: refused is %q", test.bytes, test.minor, r.Refused)
+			}
+			return r.Err
+		})
+		if err != nil {
+			t.Errorf("%d bytes for %s: %v", test.bytes, test.minor, err)
+		}
+	}
+}
+
 // readAlone does with an object what has to be done to convert nothing: it is decoded and encoded as Kubernetes'
 // clients do it.
 func readAlone(tb testing.TB, text []byte) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
 	"github.com/kubefusion/fusionctl/pkg/convert/validate"
@@ -216,6 +217,9 @@ func (s *Stream) convert(file string, part manifest.Part, err error) (r Result) 
 		return r
 	}
 	r.Object, r.Losses, r.Changes, r.Refused = made.object, made.losses, made.changes, made.refused
+	if r.Refused == "" && len(part.Text) > smallBytes {
+		r.Refused = s.tooLarge(made.object)
+	}
 	switch {
 	case s.options.Format != Same || source.text == nil:
 	case !made.changed:
@@ -251,9 +255,8 @@ func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKin
 		return made{}, err
 	}
 	m := made{object: conversion.Out, losses: conversion.Losses, changed: in.GroupVersionKind() != to}
-	differ := conversion.Defaults.Losses()
 	if s.options.Defaults {
-		differ = conversion.WriteDefaults(func(string) bool { return true })
+		conversion.WriteDefaults(func(string) bool { return true })
 	}
 	if s.options.Minor != 0 {
 		spelled, lost := conversion.Spell(s.options.Minor)
@@ -267,11 +270,7 @@ func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKin
 	for _, change := range m.changes {
 		written[change.Path] = true
 	}
-	for _, loss := range differ {
-		if !written[loss.Path] {
-			m.losses = append(m.losses, loss)
-		}
-	}
+	m.losses = append(m.losses, conversion.Defaults.LossesBut(written)...)
 	if s.options.Minor != 0 {
 		m.losses = append(m.losses, done.Unknown...)
 	}
@@ -291,6 +290,24 @@ func (s *Stream) off(gvk schema.GroupVersionKind) string {
 		return ""
 	}
 	return fmt.Sprintf("%s serves it only with --runtime-config=%s=true", s.options.Minor, gvk.GroupVersion())
+}
+
+// requestBytes is what servers take in a request. What is written with fewer than smallBytes stays far below it.
+const (
+	requestBytes = 3 << 20
+	smallBytes   = 256 << 10
+)
+
+// tooLarge says that no request takes an object; "" for others.
+func (s *Stream) tooLarge(object *unstructured.Unstructured) string {
+	minor := s.options.Minor
+	if minor == 0 || !kubever.Behaves(kubever.BehaviourRequestsBounded, minor) {
+		return ""
+	}
+	if size := jsontext.Size(object.Object); size > requestBytes {
+		return fmt.Sprintf("%s refuses it: in JSON it has %d bytes, and a request at most %d", minor, size, requestBytes)
+	}
+	return ""
 }
 
 // complete makes the object acceptable, or says why it is not: an error if anything of it was changed.

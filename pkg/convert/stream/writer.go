@@ -106,7 +106,7 @@ func (o *Writer) json(result *unstructured.Unstructured) error {
 	if o.count == 1 {
 		prefix = ""
 	}
-	text, err := jsontext.Marshal(result.Object, prefix, "  ")
+	text, err := jsontext.Marshal(result.Object, prefix, "  ", 1<<10)
 	if err != nil {
 		return err
 	}

@@ -115,9 +115,7 @@ func Complete(conversion *convert.Conversion, minor kubever.Minor) (Completed, e
 			return done, err
 		}
 	}
-	for _, path := range written {
-		done.Changes = append(done.Changes, v.writes(path))
-	}
+	done.Changes = append(done.Changes, v.writes(written)...)
 	if len(judged.refused) > 0 {
 		var written []Change
 		if written, judged, err = v.fill(judged); err != nil {
@@ -471,16 +469,17 @@ func (v *validation) fill(was judgement) (changes []Change, now judgement, err e
 		}
 	}
 	v.conversion.Replace(filled.Object)
-	for _, path := range helpful {
-		changes = append(changes, v.writes(path))
-	}
-	return changes, now, nil
+	return v.writes(helpful), now, nil
 }
 
-// writes is the change that a default of the old version is written.
-func (v *validation) writes(path string) Change {
+// writes are the changes that defaults of the old version are written.
+func (v *validation) writes(paths []string) (changes []Change) {
 	from, to := v.in.GroupVersionKind().GroupVersion(), v.out.GroupVersionKind().GroupVersion()
-	return Change{Path: path, Meaning: fmt.Sprintf("%s defaults it, %s requires it", from, to)}
+	meaning := fmt.Sprintf("%s defaults it, %s requires it", from, to)
+	for _, path := range paths {
+		changes = append(changes, Change{Path: path, Meaning: meaning})
+	}
+	return changes
 }
 
 // with is the object with the defaults of these fields, and what is refused of it.
