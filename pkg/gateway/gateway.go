@@ -322,6 +322,10 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	limit := g.options.Requests
 	if c.long {
 		limit = g.options.Watches
+	} else {
+		var end func()
+		w.extension, end = startExtension(w.ResponseWriter, r)
+		t.end(end)
 	}
 	component := isComponent(id.Info)
 	leave, err := g.flights.enter(id.GetName(), c.long, limit)

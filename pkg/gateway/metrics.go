@@ -102,6 +102,8 @@ type counter struct {
 	code  int
 	begun bool
 	audit *record // nil for none
+
+	extension *extension // nil where the answer has no end of its own
 }
 
 func (c *counter) begin(code int) {
@@ -109,6 +111,7 @@ func (c *counter) begin(code int) {
 		return
 	}
 	c.code, c.begun = code, true
+	c.extension.answers()
 	if c.audit != nil {
 		c.audit.answers(code, c.Header())
 	}

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -305,6 +306,7 @@ func TestGatewayServesBothSides(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a side hangs", func(t *testing.T) { g.hangs(t) })
 	t.Run("one name on both sides", func(t *testing.T) {
 		for _, side := range pair.Sides() {
 			twin := old
@@ -339,6 +341,57 @@ func TestGatewayServesBothSides(t *testing.T) {
 				t.Errorf("the %s side still has %d deployments", side, len(list.Items))
 			}
 		}
+	})
+}
+
+// hangs: what needs a side that hangs is 503 in the end, with a time to come again, also on a connection that was used
+// before; what needs the other one alone goes on, and so does everything when the side does.
+func (g *gatewayed) hangs(t *testing.T) {
+	const view, other = "/sides/legacy/api/v1/namespaces", "/sides/modern/api/v1/namespaces"
+	client := httpClient(t, g.kubeconfig)
+	get := func(path string) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url+path, nil)
+		must(t, err)
+		response, err := client.Do(r)
+		if err == nil {
+			response.Body.Close()
+		}
+		return response, err
+	}
+	paths := []string{view, deployments, deployments + "?watch=1&timeoutSeconds=1"}
+	for _, path := range paths {
+		response, err := get(path)
+		must(t, err)
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("GET %s: %s", path, response.Status)
+		}
+	}
+	g.Legacy.Signal(syscall.SIGSTOP)
+	defer g.Legacy.Signal(syscall.SIGCONT)
+	g.Eventually("the side hangs", func(context.Context) error { return g.Legacy.Hangs() })
+	var all sync.WaitGroup
+	for _, path := range paths {
+		all.Go(func() {
+			response, err := get(path)
+			if err != nil {
+				t.Errorf("GET %s: %v", path, err)
+			} else if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
+				t.Errorf("GET %s: %s, want 503 with Retry-After", path, response.Status)
+			}
+		})
+	}
+	if response, err := get(other); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("GET %s: %v, %v", other, response, err)
+	}
+	all.Wait()
+	g.Legacy.Signal(syscall.SIGCONT)
+	g.Eventually("all goes on", func(context.Context) error {
+		for _, path := range paths {
+			if response, err := get(path); err != nil || response.StatusCode != http.StatusOK {
+				return fmt.Errorf("GET %s: %v, %w", path, response, err)
+			}
+		}
+		return nil
 	})
 }
 
