@@ -17,8 +17,10 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
@@ -382,13 +384,22 @@ func (b *both) version(query url.Values) (merge.Version, error) {
 	return version, nil
 }
 
+// limitText bounds what is shown of an answer that is no Status.
+const limitText = 1 << 10
+
 // partly is the error when one side refuses its part: its own Status, naming the side. A continue token in it
 // would go on with that side's part alone.
 func (b *both) partly(a *answer) error {
 	b.took.by(a.side)
 	var status metav1.Status
 	if json.Unmarshal(a.body, &status) != nil || status.Kind != "Status" || status.Status != metav1.StatusFailure {
-		return unavailable("the %s API server answers %d", a.side, a.code)
+		if a.code < 400 || a.code >= 500 {
+			return unavailable("the %s API server answers %d", a.side, a.code)
+		}
+		// Old releases refuse some requests with a text alone, as who may not speak for others before 1.7.
+		text := strings.ToValidUTF8(strings.Join(strings.Fields(string(a.body[:min(len(a.body), limitText)])), " "), "")
+		of := apierrors.NewGenericServerResponse(a.code, "", schema.GroupResource{}, "", "", 0, false)
+		return refusal(a.code, of.ErrStatus.Reason, "the %s side: %s", a.side, text)
 	}
 	refused := refusal(a.code, status.Reason, "the %s side: %s", a.side, status.Message)
 	refused.ErrStatus.Details = status.Details

@@ -719,6 +719,12 @@ func TestHalfAListIsNoList(t *testing.T) {
 			}
 		}
 	}
+	x.legacy.page("GET "+collection, func(w http.ResponseWriter, _ *http.Request) { // as 1.6 refuses impersonation
+		http.Error(w, `User "alice" cannot impersonate "bob"`, http.StatusForbidden)
+	})
+	x.modern.say("GET "+collection, http.StatusOK, emptyList)
+	x.wants("GET", collection, "", http.StatusForbidden,
+		`"message":"fusionctl gateway: the legacy side: User \"alice\" cannot impersonate \"bob\"","reason":"Forbidden"`)
 	x.legacy.server.Close()
 	code, header, text := x.ask("GET", collection, "")
 	if code != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
