@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-const noFollow = syscall.O_NOFOLLOW
+// noFollow opens no link, and does not wait for the other end of a pipe, which is no journal.
+const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // ours reports whether the file belongs to the user of this process.
 func ours(info fs.FileInfo) bool {
