@@ -11,13 +11,16 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// shell quotes a word for any POSIX shell. A line break stays one: $'\n' is not in every shell.
+// shell quotes a word for any POSIX shell. A line break stays one, since $'\n' is not in every shell; the line behind it
+// begins with an empty word, so that it ends no block of code of a Markdown page.
 func shell(s string) string {
 	if bareWord.MatchString(s) && !strings.ContainsAny(s, "*;#") {
 		return s
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return "'" + quotedText.Replace(s) + "'"
 }
+
+var quotedText = strings.NewReplacer("'", `'\''`, "\n", "\n''", "\r", "\r''")
 
 // inline is a text within a line or a table of Markdown.
 func inline(s string) string {

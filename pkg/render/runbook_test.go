@@ -223,3 +223,21 @@ func TestRunbookNamesFindings(t *testing.T) {
 		t.Error("a plan without findings is warned about")
 	}
 }
+
+// TestNoWordEndsABlockOfCode: a runbook is Markdown, in which a line of backticks or tildes ends the block of the
+// commands: what stands behind it would be read as a step.
+func TestNoWordEndsABlockOfCode(t *testing.T) {
+	fence := regexp.MustCompile("(?m)^[ \t]*(```|~~~)")
+	for _, word := range []string{"\n```\n\n# A step\n\n```sh\n", "a\r```\rb", "a\r\n   ~~~\r\nb'", "\n\n````\n"} {
+		got := shell(word)
+		if fence.MatchString(strings.ReplaceAll(got, "\r", "\n")) {
+			t.Errorf("%q is written as %q", word, got)
+		}
+		if sh, err := exec.LookPath("sh"); err == nil {
+			out, err := exec.Command(sh, "-c", "printf '%s.' "+got).CombinedOutput()
+			if err != nil || string(out) != word+"." {
+				t.Errorf("%q is read as %q, %v", got, out, err)
+			}
+		}
+	}
+}
