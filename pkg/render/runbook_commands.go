@@ -11,8 +11,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// shell quotes a word for any POSIX shell. A line break stays one, since $'\n' is not in every shell; the line behind it
-// begins with an empty word, so that it ends no block of code of a Markdown page.
+// shell quotes a word for any POSIX shell. A line break stays one, since $'\n' is not in every shell; the line behind
+// it begins with an empty word, so that it ends no block of code of a Markdown page.
 func shell(s string) string {
 	if bareWord.MatchString(s) && !strings.ContainsAny(s, "*;#") {
 		return s
