@@ -305,7 +305,8 @@ func (s *Stream) tooLarge(object *unstructured.Unstructured) string {
 		return ""
 	}
 	if size := jsontext.Size(object.Object); size > requestBytes {
-		return fmt.Sprintf("%s refuses it: in JSON it has %d bytes, and a request at most %d", minor, size, requestBytes)
+		return fmt.Sprintf("%s refuses it: in JSON it has %d bytes, and a request at most %d",
+			minor, size, requestBytes)
 	}
 	return ""
 }
