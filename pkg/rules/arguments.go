@@ -216,9 +216,10 @@ func argumentRules() []rule {
 				"they answer. Those of 1.22 and 1.23 end at their start on etcd 3.5.35 and 3.6.16 with TLS: the " +
 				"members end their streams, because the client names a host that their HTTP library refuses.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: finding.Evidence{Seen: "fifteen minors from 1.6.13 to 1.37.2 on 3.1.20, 3.3.27, 3.4.21, 3.5.35, " +
-				"3.6.8 and 3.7.3; 1.22.17 ends on 3.5.35 and 3.6.16; the pairs 1.6.13 and 1.10.13, 1.6.13 and " +
-				"1.36.3 in both layouts, 1.10.13 and 1.36.3, 1.15.12 and 1.36.3 on each, of 3.6.8 on one member",
+			Evidence: finding.Evidence{
+				Seen: "fifteen minors from 1.6.13 to 1.37.2 on 3.1.20, 3.3.27, 3.4.21, 3.5.35, 3.6.8 and 3.7.3; " +
+					"1.22.17 ends on 3.5.35 and 3.6.16; the pairs 1.6.13 and 1.10.13, 1.6.13 and 1.36.3 in both " +
+					"layouts, 1.10.13 and 1.36.3, 1.15.12 and 1.36.3 on each, of 3.6.8 on one member",
 				Prevention: []string{"TestAPIServersOnEtcdReleases", "TestPairsOnEtcdReleases"},
 				Read:       "no source was read about others"},
 			Bad:  strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.0.17, `, 1),
