@@ -192,10 +192,16 @@ type conversion struct {
 	changes defaultChanges
 
 	objects, lost, left, refusals int
+
+	wanted int // objects that have the version of --to now
 }
 
 func (k *conversion) finish() error {
 	k.changes.sumUp(k.streams.Err)
+	if k.request.to != "" && k.objects > 0 && k.wanted == 0 {
+		visible.Fprintf(k.streams.Err, "--to: %s: no object is of a kind that has the version; all stay as they are\n",
+			k.request.to)
+	}
 	if k.report != nil {
 		return k.report.close(nil)
 	}
@@ -216,6 +222,9 @@ func (k *conversion) result(r stream.Result) error {
 	k.objects++
 	k.read.count.Add(1)
 	k.lost += len(r.Losses)
+	if strings.HasPrefix(r.To, k.request.to+" ") {
+		k.wanted++
+	}
 	if r.Refused != "" {
 		k.refusals++
 	}
