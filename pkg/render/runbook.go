@@ -167,8 +167,8 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 		Namespaces: namespaces(p), Needs: storesOf(p, pair.Modern),
 	}
 	for _, found := range o.Findings {
-		w := warning{Rule: found.Rule, Subject: inline(found.Subject), Message: inline(found.Message),
-			Fix: inline(found.Fix)}
+		w := warning{Rule: found.Rule, Subject: sentence(found.Subject), Message: sentence(found.Message),
+			Fix: sentence(found.Fix)}
 		switch found.Severity {
 		case finding.Error:
 			f.Errors = append(f.Errors, w)

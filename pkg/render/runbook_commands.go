@@ -27,6 +27,12 @@ func inline(s string) string {
 	return strings.NewReplacer("`", "'", "|", `\|`).Replace(oneLine(s))
 }
 
+// sentence is a text outside of code in which no markup stands: a picture would be loaded from somewhere, and a link
+// lead there.
+func sentence(s string) string {
+	return strings.NewReplacer("`", "'", "|", `\|`, `\`, `\\`, "[", `\[`, "<", "&lt;").Replace(oneLine(s))
+}
+
 // stagedSpec is the name of the spec beside the staged tree of a host.
 const stagedSpec = "spec.yaml"
 

@@ -241,3 +241,27 @@ func TestNoWordEndsABlockOfCode(t *testing.T) {
 		}
 	}
 }
+
+// TestFindingsBringNoMarkup: what a finding says of a spec loads nothing and leads nowhere.
+func TestFindingsBringNoMarkup(t *testing.T) {
+	const hostile = "![a](http://a.example) \\[b](http://b.example) <img src=c> <http://d.example>\n# e"
+	for name, p := range examples(t) {
+		for _, target := range []Target{StaticPod, Hosted} {
+			if target == Hosted && p.Target != plan.Hosted || target != Hosted && p.Target == plan.Hosted {
+				continue
+			}
+			files, err := Files(p, Options{Target: target, Findings: []finding.Finding{{Rule: "FUS060",
+				Severity: finding.Warning, Subject: hostile, Message: hostile, Fix: hostile}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(find(files, RunbookFile).Data)
+			if n := strings.Count(text, "http://a.example"); n < 2 {
+				t.Errorf("%s: the finding is said %d times", name, n)
+			}
+			if markup := regexp.MustCompile(`(?m)(^|[^\\])(\\\\)*\[[ab]\]|<img|<http:|^# e`).FindString(text); markup != "" {
+				t.Errorf("%s: markup of a finding: %q", name, markup)
+			}
+		}
+	}
+}
