@@ -42,13 +42,16 @@ func forms(r *http.Request) []form {
 }
 
 // accept is the form in which objects of both sides are requested: the first that the client takes and that there is.
-// tables: there are Tables, alone: there is metadata alone, both in version v1 of meta.k8s.io.
+// tables: there are Tables, of both versions of meta.k8s.io, for kubectl before 1.16; alone: there is metadata alone,
+// of version v1.
 func accept(r *http.Request, tables, alone bool) (string, error) {
 	for _, f := range forms(r) {
 		is := f.group == "meta.k8s.io" && f.version == "v1"
 		switch {
 		case f.as == "":
 			return "application/json", nil
+		case tables && f.as == "Table" && f.group == "meta.k8s.io" && f.version == "v1beta1":
+			return "application/json;as=Table;v=v1beta1;g=meta.k8s.io", nil
 		case is && (tables && f.as == "Table" || alone && strings.HasPrefix(f.as, metadataForm) &&
 			slices.Contains([]string{"", "List"}, f.as[len(metadataForm):])):
 			return "application/json;as=" + f.as + ";v=v1;g=meta.k8s.io", nil

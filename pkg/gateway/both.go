@@ -100,7 +100,7 @@ func (b *both) makes(name pair.Side, form string) func([]byte) ([]byte, error) {
 	case b.reduces(name, form):
 		return merge.MetadataAlone
 	case b.makesTable(name, form):
-		return func(object []byte) ([]byte, error) { return b.tableOf(object, false) }
+		return func(object []byte) ([]byte, error) { return b.tableOf(object, false, form) }
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (b *both) tables(w http.ResponseWriter, names []pair.Side, form string, ask
 		}
 		if b.makesTable(name, form) {
 			var err error
-			if a.body, err = b.tabled(a.body, true); err != nil {
+			if a.body, err = b.tabled(a.body, true, form); err != nil {
 				return unreachable(name, err)
 			}
 		}

@@ -324,8 +324,13 @@ func TestFormsOfConvertedObjects(t *testing.T) {
 			}
 		}
 	}
+	x.wants("GET", collection, "", http.StatusOK, `"Table"`, // kubectl before 1.16
+		"Accept: application/json;as=Table;v=v1beta1;g=meta.k8s.io, application/json")
+	if r, _ := x.modern.last(collection); !strings.Contains(r.Header.Get("Accept"), "as=Table;v=v1beta1;") {
+		t.Errorf("the side is asked for %q", r.Header.Get("Accept"))
+	}
 	x.wants("GET", collection, "", http.StatusNotAcceptable, "",
-		"Accept: application/json;as=Table;v=v1beta1;g=meta.k8s.io")
+		"Accept: application/json;as=Table;v=v2;g=meta.k8s.io")
 }
 
 // A client of a version that no side serves works with the objects of both.

@@ -45,7 +45,7 @@ func (b *both) locate(form string, uid string, must bool) (*place, error) {
 				a.body, err = merge.MetadataAlone(a.body)
 			}
 			if err == nil && b.makesTable(name, form) {
-				a.body, err = b.tabled(a.body, false)
+				a.body, err = b.tabled(a.body, false, form)
 			}
 			if err != nil {
 				return nil, unreachable(name, err)

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -23,6 +24,14 @@ import (
 // tableForm begins the parameters of a form that is a Table.
 const tableForm = "as=Table"
 
+// tableVersion is the version of a form that is a Table.
+func tableVersion(form string) schema.GroupVersion {
+	if strings.Contains(form, ";v="+metav1beta1.SchemeGroupVersion.Version+";") {
+		return metav1beta1.SchemeGroupVersion
+	}
+	return metav1.SchemeGroupVersion
+}
+
 // columns make the rows of built-in kinds, as the API server of Kubernetes 1.36 does.
 var columns = sync.OnceValue(func() *printers.HumanReadableGenerator {
 	return printers.NewTableGenerator().With(printersinternal.AddHandlers)
@@ -35,15 +44,15 @@ const tableCopies = 3
 // tabled makes a Table of an object or a list, of a side that makes none itself: which of them the request says, since
 // custom resources have kinds and fields that are called as those of lists. What it takes is held in the memory of the
 // request.
-func (b *both) tabled(body []byte, list bool) ([]byte, error) {
+func (b *both) tabled(body []byte, list bool, form string) ([]byte, error) {
 	if err := b.memory.Grow(b.r.Context(), tableCopies*webserver.DecodedBytes(body)); err != nil {
 		return nil, unread(err)
 	}
-	return b.tableOf(body, list)
+	return b.tableOf(body, list, form)
 }
 
 // tableOf is tabled for what is held already, as an event of a watch is.
-func (b *both) tableOf(body []byte, list bool) ([]byte, error) {
+func (b *both) tableOf(body []byte, list bool, form string) ([]byte, error) {
 	var whole map[string]any
 	if err := utiljson.Unmarshal(body, &whole); err != nil {
 		return nil, err
@@ -52,7 +61,7 @@ func (b *both) tableOf(body []byte, list bool) ([]byte, error) {
 	gvk := of.GroupVersionKind()
 	objects := []any{whole}
 	table := metav1.Table{Rows: []metav1.TableRow{}}
-	table.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
+	table.SetGroupVersionKind(tableVersion(form).WithKind("Table"))
 	table.ResourceVersion = of.GetResourceVersion()
 	if list {
 		items, ok := whole["items"].([]any)
@@ -96,7 +105,7 @@ func (b *both) addRow(table *metav1.Table, gvk schema.GroupVersionKind, object *
 			row.Object.Object = object
 		default:
 			row.Object.Object = &unstructured.Unstructured{Object: map[string]any{"kind": metadataForm,
-				"apiVersion": metav1.SchemeGroupVersion.String(), "metadata": object.Object["metadata"]}}
+				"apiVersion": table.APIVersion, "metadata": object.Object["metadata"]}}
 		}
 		table.Rows = append(table.Rows, row)
 	}

@@ -109,6 +109,14 @@ func TestTablesOfASideThatMakesNone(t *testing.T) {
 		cell(odd, 1, "Up-to-date") != "<unknown>" {
 		t.Errorf("of what cannot be read: %v", odd)
 	}
+	for _, version := range []string{"v1", "v1beta1"} {
+		of := `"apiVersion":"meta.k8s.io/` + version + `"`
+		text := x.wants("GET", collection+"/old", "", http.StatusOK, of,
+			"Accept: application/json;as=Table;v="+version+";g=meta.k8s.io")
+		if strings.Count(text, of) != 2 {
+			t.Errorf("a Table of %s, and what is in it: %s", version, text)
+		}
+	}
 	got, objects := table(collection + "/old")
 	if len(objects) != 1 || objects[0] != "PartialObjectMetadata old legacy l5" || cell(got, 0, "Up-to-date") != 0.0 {
 		t.Errorf("by name: %v, %v", objects, got)
@@ -250,7 +258,7 @@ func TestObjectsThatLookLikeLists(t *testing.T) {
 		for body, list := range map[string]bool{text: false,
 			`{"apiVersion":"example.com/v1","kind":"` + kind + `","items":[` + text + `]}`: true} {
 			var table metav1.Table
-			made, err := b.tabled([]byte(body), list)
+			made, err := b.tabled([]byte(body), list, "")
 			if err == nil {
 				err = json.Unmarshal(made, &table)
 			}
@@ -259,7 +267,7 @@ func TestObjectsThatLookLikeLists(t *testing.T) {
 			}
 		}
 	}
-	if made, err := b.tabled([]byte(`{"apiVersion":"v1","kind":"PodList","items":{}}`), true); err == nil {
+	if made, err := b.tabled([]byte(`{"apiVersion":"v1","kind":"PodList","items":{}}`), true, ""); err == nil {
 		t.Errorf("a list without a list: %s", made)
 	}
 }

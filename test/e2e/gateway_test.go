@@ -572,6 +572,9 @@ func (g *gatewayed) worksConverted(t *testing.T, stored string) {
 		return d
 	}
 	read()
+	g.ok("", "autoscale", "deployment", "old", "--max=3")
+	says(t, g.ok("", "get", "hpa"), "REFERENCE", "Deployment/old") // of a version that kubectl 1.15 does not know
+	g.ok("", "delete", "hpa", "old", "--wait=false")
 	// A side before 1.15 makes no Tables.
 	says(t, g.ok("", "get", "deployments"), "NAME", "READY", "UP-TO-DATE", "old", "new")
 	says(t, g.ok("", "get", "deployment", "old", "-o", "wide"), "READY", "example.test/c", "app=old")
