@@ -216,7 +216,7 @@ func (p *placement) decide(fact kubever.Controller, rows []Resource) (on bool, w
 				subject.Owner)
 		}
 	}
-	if fact.Name == daemonSetControl && p.daemonPodsUnplaced() {
+	if fact.Name == daemonSetControl && daemonPodsUnplaced(p.legacy, p.modern) {
 		if !p.placesDaemonPods() {
 			return false, fmt.Sprintf("it pins pods to nodes by a field that the scheduler of %s does not know: it "+
 				"would find no node for them; with spec.pods and failurePolicy Fail admission places them", p.legacy)
@@ -233,15 +233,15 @@ func (p *placement) decide(fact kubever.Controller, rows []Resource) (on bool, w
 
 // daemonPodsUnplaced reports whether the modern side leaves it to a scheduler to place pods of DaemonSets by a field
 // that the legacy one does not know.
-func (p *placement) daemonPodsUnplaced() bool {
-	return kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.modern) &&
-		!kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.legacy)
+func daemonPodsUnplaced(legacy, modern kubever.Minor) bool {
+	return kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, modern) &&
+		!kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, legacy)
 }
 
 // placesDaemonPods reports whether admission of the modern API server binds these pods: each of them has to be seen.
 func (p *placement) placesDaemonPods() bool {
 	pods := p.file.Spec.Pods
-	return pods != nil && pods.Admission.FailurePolicy == spec.FailurePolicyFail && p.daemonPodsUnplaced()
+	return pods != nil && pods.Admission.FailurePolicy == spec.FailurePolicyFail && daemonPodsUnplaced(p.legacy, p.modern)
 }
 
 func subjectName(fact kubever.Controller, subject *Resource) string {

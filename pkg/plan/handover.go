@@ -58,10 +58,9 @@ func (p *placement) handOverControllers(controllers []Controller) ([]Controller,
 	left := slices.Clone(controllers)
 	sets, entries := p.handOvers()
 	for i, set := range sets {
-		if slices.Contains(set.Controllers, daemonSetControl) && p.daemonPodsUnplaced() {
-			return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: the scheduler of %s finds "+
-				"no node for pods that the modern side's DaemonSets create, and admission, which binds the others, "+
-				"leaves those of kube-system alone", p.file.Spec.HandedOver[entries[i]], p.legacy)
+		if why := Stays(set, p.legacy, p.modern); why != "" {
+			return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: %s",
+				p.file.Spec.HandedOver[entries[i]], why)
 		}
 		if why := p.rollsStatefulSets(); why != "" && slices.Contains(set.Controllers, statefulSetControl) {
 			return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: %s: it would replace the "+
@@ -82,6 +81,16 @@ func (p *placement) handOverControllers(controllers []Controller) ([]Controller,
 		}
 	}
 	return left, nil
+}
+
+// Stays says why no object of a set can be handed over between sides of these versions; "" where they can.
+func Stays(set kubever.HandOver, legacy, modern kubever.Minor) string {
+	if !slices.Contains(set.Controllers, daemonSetControl) || !daemonPodsUnplaced(legacy, modern) {
+		return ""
+	}
+	return fmt.Sprintf("%s stay, which go together: the scheduler of %s finds no node for pods that the modern "+
+		"side's DaemonSets create, and admission, which binds the others, leaves those of kube-system alone",
+		strings.Join(set.Keys, ", "), legacy)
 }
 
 // checkCopied refuses copies of roles where no roles allow what the legacy API servers do.

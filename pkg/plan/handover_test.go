@@ -85,6 +85,12 @@ func TestDaemonSetsStayWhereTheirPodsCannotBePlaced(t *testing.T) {
 	if _, err := handed(t, "pods-1.10-1.36.yaml", "deployments.apps"); err != nil {
 		t.Errorf("New of Deployments = %v", err)
 	}
+	set, _ := kubever.HandOverOf("statefulsets")
+	for minors, stay := range map[[2]kubever.Minor]bool{{10, 36}: true, {11, 12}: true, {12, 36}: false, {10, 11}: false} {
+		if why := plan.Stays(set, minors[0], minors[1]); (why != "") != stay {
+			t.Errorf("Stays of %v = %q, want a reason: %t", minors, why, stay)
+		}
+	}
 }
 
 // TestDisabledFieldsAreDropped: a version that describes a field and has its feature gate off by default keeps it in

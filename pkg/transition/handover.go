@@ -282,6 +282,7 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 		switch {
 		case set.Defines:
 			resource.By = handover.ByMetadata
+			o.Plan.Words = p.Side(to).Version.Minor
 		case set.Programs != "", set.Kept:
 			resource.Compared = row.Modern.StoredAs
 		}

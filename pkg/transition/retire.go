@@ -262,8 +262,12 @@ func (b *builder) left() Check {
 			continue
 		}
 		hint := "delete them, when nothing needs them: the modern version has none"
-		if _, goes := kubever.HandOverOf(row.Key); goes {
+		if set, goes := kubever.HandOverOf(row.Key); goes {
 			hint = "hand them over with spec.handedOver"
+			if plan.Stays(set, p.Legacy.Version.Minor, p.Modern.Version.Minor) != "" {
+				hint = fmt.Sprintf("those of %s cannot be handed over: delete them, and create them anew through the "+
+					"modern API server", p.Legacy.Version.Minor)
+			}
 		} else if row.Modern.Store != "" {
 			hint = "stop what acts for them, and move them with fusionctl etcd move"
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/move"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
@@ -92,6 +93,9 @@ type Plan struct {
 	// MostMissed is after how many missed times the controllers there start a CronJob without a deadline no more;
 	// 0: they always do.
 	MostMissed int `json:"mostMissed,omitempty"`
+	// Words is the version of the API servers there, in whose words definitions are converted. It is 0 for all else: a
+	// template of pods in other words is another revision.
+	Words kubever.Minor `json:"words,omitempty"`
 	// Back: only what was handed over goes, and what that owns.
 	Back bool `json:"back,omitempty"`
 	// Copy: the objects are there afterwards, and stay where they are, until another run without it.

@@ -449,9 +449,15 @@ func (j *Job) copied(i *item) error {
 	}
 	value := i.entry.Value
 	_, custom := j.defined[i.resource.Key]
-	if !custom && !slices.Contains(i.resource.Reads, string(envelope.APIVersion)) {
+	switch version := string(envelope.APIVersion); {
+	case custom:
+	case !slices.Contains(i.resource.Reads, version):
 		if value, err = j.Convert(value, i.resource.StoredAs); err != nil {
 			return fmt.Errorf("is stored as %s, which is not read there: %w", envelope.APIVersion, err)
+		}
+	case j.Words != 0: // a version has not all of its fields in every minor
+		if value, err = j.Convert(value, version); err != nil {
+			return err
 		}
 	}
 	edits := storage.Edits{APIVersions: j.APIVersions, DropManagedFields: j.DropManagedFields,

@@ -23,6 +23,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/pkg/transition"
@@ -153,7 +154,9 @@ func (h *Host) job(o *transition.Objects) (*handover.Job, error) {
 		return nil, err
 	}
 	job := &handover.Job{Plan: o.Plan, Known: o.Known, Run: "transition " + o.Record, Now: time.Now(),
-		By: "fusionctl transition: " + strings.Join(o.Names, ", "), Convert: lossless}
+		By: "fusionctl transition: " + strings.Join(o.Names, ", "), Convert: func(value []byte, apiVersion string) ([]byte, error) {
+			return lossless(value, apiVersion, o.Plan.Words)
+		}}
 	file := recordFile(filepath.Join(h.Snapshots, o.Record+".json"))
 	job.Files = file
 	if o.Definitions != "" {
@@ -223,8 +226,9 @@ func (f recordFile) Save(r *handover.Record) error {
 	return filetree.WriteFile(string(f), data, 0o600)
 }
 
-// lossless converts a stored value, as it is encoded, where nothing of it is lost.
-func lossless(value []byte, apiVersion string) ([]byte, error) {
+// lossless converts a stored value, as it is encoded, where nothing of it is lost; in the words of a minor, unless
+// that is 0.
+func lossless(value []byte, apiVersion string, words kubever.Minor) ([]byte, error) {
 	envelope, err := storage.ReadEnvelope(value)
 	if err != nil {
 		return nil, err
@@ -237,7 +241,7 @@ func lossless(value []byte, apiVersion string) ([]byte, error) {
 	var converted []byte
 	var losses []convert.Loss
 	switch envelope.Encoding {
-	case storage.Protobuf:
+	case storage.Protobuf: // never of definitions, whose words may be others
 		converted, losses, err = c.ConvertProtobuf(value, to)
 	case storage.JSON:
 		object := new(unstructured.Unstructured)
@@ -245,6 +249,14 @@ func lossless(value []byte, apiVersion string) ([]byte, error) {
 			return nil, err
 		}
 		if losses, err = c.ConvertInPlace(object, to); err == nil {
+			same := apiVersion == string(envelope.APIVersion)
+			if words != 0 {
+				changed, _ := c.Spell(object, words)
+				same = same && !changed
+			}
+			if same {
+				return value, nil
+			}
 			converted, err = json.Marshal(object.Object)
 		}
 	default:

@@ -11,11 +11,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kubefusion/fusionctl/examples"
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/internal/storetest"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -193,6 +196,75 @@ func TestIngressesOfRealVersions(t *testing.T) {
 	if text := fmt.Sprint(in(core)); in(modern) != nil || !strings.Contains(text, older) ||
 		!strings.Contains(text, "serviceName") {
 		t.Errorf("handed back, there are %s and %v", text, in(modern))
+	}
+}
+
+// TestDefinitionsOfServersWithoutVersions: API servers before 1.11 know one version of a definition, and no conversion.
+// One that 1.36 has written comes back to them when it says no more than that.
+func TestDefinitionsOfServersWithoutVersions(t *testing.T) {
+	const key, older = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.test",
+		"apiextensions.k8s.io/v1beta1"
+	text, err := examples.FS.ReadFile("pods-1.10-1.36.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := spec.Load("spec.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f, plan.OnHosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drops, implied := p.Drops("apiextensions.k8s.io/customresourcedefinitions", pair.Legacy)
+	core, modern := etcdtest.Start(t), etcdtest.Start(t)
+	const newer = "apiextensions.k8s.io/v1"
+	for _, test := range []struct{ version, says, lost string }{
+		{newer, `"preserveUnknownFields":true,"conversion":{"strategy":"None"},"versions":[{"name":"v1","served":true,` +
+			`"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]`, ""},
+		{newer, `"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}}}]`, "spec.subresources"},
+		{older, `"preserveUnknownFields":true,"conversion":{"strategy":"None"},"version":"v1","validation":` +
+			`{"openAPIV3Schema":{"type":"object"}},"versions":[{"name":"v1","served":true,"storage":true}]`, ""},
+		{newer, `"versions":[{"name":"v1","served":true,"storage":true},{"name":"v2","served":true,"storage":false}]`,
+			"spec.versions"},
+		{newer, `"versions":[{"name":"v1","served":false,"storage":true}]`, "spec.versions"},
+		{newer, `"conversion":{"strategy":"Webhook"},"versions":[{"name":"v1","served":true,"storage":true}]`,
+			"spec.conversion"},
+	} {
+		modern.Put(t, map[string][]byte{key: []byte(`{"apiVersion":"` + test.version + `",` +
+			`"kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.test","uid":"c1",` +
+			`"creationTimestamp":"2020-01-01T00:00:00Z"},"spec":{"group":"example.test","scope":"Namespaced",` +
+			`"names":{"plural":"widgets","kind":"Widget"},` + test.says + `}}`)})
+		o := &transition.Objects{Record: "hand-over-definitions", Names: []string{"definitions"}, Pods: "core",
+			From: plan.Store{Name: "modern", Endpoints: []string{modern.Endpoint}},
+			To:   plan.Store{Name: "core", Endpoints: []string{core.Endpoint}},
+			Plan: handover.Plan{Prefix: "/registry", Pods: "pods", Words: 10, Resources: []handover.Resource{{
+				Key: "apiextensions.k8s.io/customresourcedefinitions", Kind: "CustomResourceDefinition", Subject: true,
+				Reads: []string{older}, StoredAs: older, Drops: drops, Implied: implied, By: handover.ByMetadata}}}}
+		h := &Host{Snapshots: filepath.Join(t.TempDir(), "a")}
+		err := h.Do(t.Context(), "", &transition.Action{Kind: transition.HandOver, Objects: o})
+		if test.lost != "" {
+			if err == nil || !strings.Contains(err.Error(), test.lost) {
+				t.Errorf("handing %s over = %v, want it refused for %s", test.says, err, test.lost)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("handing %s over: %v", test.says, err)
+			continue
+		}
+		answer, err := core.Client(t).Get(t.Context(), key)
+		if err != nil || answer.Count != 1 {
+			t.Fatalf("the other store has %v, %v", answer, err)
+		}
+		object, err := objects.Decode(answer.Kvs[0].Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		says, _ := object["spec"].(map[string]any)
+		if says["version"] != "v1" || says["versions"] != nil || says["validation"] == nil {
+			t.Errorf("the other store has %v", says)
+		}
 	}
 }
 

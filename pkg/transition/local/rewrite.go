@@ -150,7 +150,7 @@ func converted(value []byte, versions []string) ([]byte, error) {
 	}
 	var problems []error
 	for _, v := range versions {
-		data, err := lossless(value, v)
+		data, err := lossless(value, v, 0)
 		if err == nil {
 			return data, nil
 		}

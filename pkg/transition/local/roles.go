@@ -144,7 +144,7 @@ func (s *roleStores) each(ctx context.Context, store handover.Store, name string
 func roleOf(value []byte, apiVersion string) (o roles.Object, err error) {
 	envelope, err := storage.ReadEnvelope(value)
 	if err == nil && string(envelope.APIVersion) != apiVersion {
-		value, err = lossless(value, apiVersion)
+		value, err = lossless(value, apiVersion, 0)
 	}
 	if err != nil {
 		return o, err
