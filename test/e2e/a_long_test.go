@@ -36,7 +36,7 @@ func TestRunbook(t *testing.T) {
 func TestRunbookOnSeveralHosts(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
-		f := startLegacyUnits(t, 3)
+		f := startLegacyUnits(t, 15, 3)
 		f.followRunbook(render.Systemd)
 		provedOnNodes(t, "1.15.12", "1.36.3",
 			"a cluster of three hosts that runs as units of systemd went into fusion and back by the rendered "+

@@ -133,7 +133,7 @@ func (f *nodesPair) goesOn(m *management, o *operator, name string) (s api.Statu
 func TestAgentOnARealHost(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
-		f := startLegacyUnits(t, 1)
+		f := startLegacyUnits(t, 15, 1)
 		f.issueCertificates(filepath.Join(f.Dir(), "legacy", f.nodes[0].Name))
 		tree := f.runbook(render.Systemd)
 		newRunner(f, tree, render.Systemd).change(false)

@@ -22,7 +22,7 @@ import (
 func TestAnsibleOnARealHost(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
-		f := startLegacyUnits(t, 1)
+		f := startLegacyUnits(t, 15, 1)
 		f.issueCertificates(filepath.Join(f.Dir(), "legacy", f.nodes[0].Name))
 		f.install(f.SpecFile, "/root/spec.yaml", "0600")
 		const target = "ansible-systemd"

@@ -140,11 +140,12 @@ func (f *nodesPair) installTools() {
 	}
 }
 
-// startLegacyUnits starts the same control plane as units of systemd, on several hosts, which have images of more pods.
-func startLegacyUnits(t *testing.T, hosts int, images ...rig.Image) *nodesPair {
+// startLegacyUnits starts the control plane of testdata/legacy-MINOR.txtar as units of systemd, on several hosts, which
+// have images of more pods.
+func startLegacyUnits(t *testing.T, minor kubever.Minor, hosts int, images ...rig.Image) *nodesPair {
 	t.Helper()
 	f := &nodesPair{Rig: rig.New(t), t: t, program: sandboxed(t, fusionctlEnv)}
-	files, err := txtar.ParseFile("testdata/legacy-1.15.txtar")
+	files, err := txtar.ParseFile("testdata/legacy-" + minor.String() + ".txtar")
 	must(t, err)
 	var names, addresses, members, from []string
 	for i := range hosts {
@@ -174,10 +175,10 @@ func startLegacyUnits(t *testing.T, hosts int, images ...rig.Image) *nodesPair {
 		}
 		f.legacyCertificates(authorities, dir, name, addresses...)
 	}
-	f.draft(addresses, append([]string{"--legacy", "1.15.12", "--from"}, from...)...)
+	f.draft(addresses, append([]string{"--legacy", kubever.Release(minor), "--from"}, from...)...)
 	programs := map[string]string{}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		programs[name], err = rig.Binary(name, 15)
+		programs[name], err = rig.Binary(name, minor)
 		must(t, err)
 	}
 	programs["etcd"], err = rig.Program("etcd")

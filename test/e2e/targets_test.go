@@ -23,7 +23,7 @@ import (
 func TestTransitionChangesTargetAndCertificates(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
-		f := startLegacyUnits(t, 1)
+		f := startLegacyUnits(t, 15, 1)
 		n := f.nodes[0]
 		for _, image := range f.PlanImages(f.Plan) {
 			n.Import(image)

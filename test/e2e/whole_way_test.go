@@ -28,9 +28,9 @@ const (
 	legacyUnits  = "kube-apiserver kube-controller-manager kube-scheduler"
 	managerUnit  = "/etc/systemd/system/kube-controller-manager.service"
 	rolesOfRBAC  = "clusterroles roles clusterrolebindings rolebindings"
-	newWorkloads = "deployments.apps statefulsets.apps daemonsets.apps jobs.batch cronjobs.batch " +
-		"horizontalpodautoscalers.autoscaling customresourcedefinitions.apiextensions.k8s.io " +
-		"poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io"
+	fewWorkloads = "deployments.apps jobs.batch cronjobs.batch horizontalpodautoscalers.autoscaling " +
+		"customresourcedefinitions.apiextensions.k8s.io poddisruptionbudgets.policy"
+	newWorkloads = fewWorkloads + " statefulsets.apps daemonsets.apps priorityclasses.scheduling.k8s.io"
 
 	noOperators     = "no operators of the legacy side run"
 	noOperatorsBack = "on the way back: no operators of the modern side run"
@@ -44,7 +44,7 @@ const (
 func TestTheWholeWay(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
-		w := startWholeWay(t)
+		w := startWholeWay(t, 15, newWorkloads, "")
 		f := w.nodesPair
 
 		files := f.run("sh", "-c", unitSums)
@@ -164,21 +164,29 @@ type wholeWay struct {
 	masters, users                     *rig.Client
 	probe                              *rig.Process
 	bytes                              string // on the disk of a pod
+	ready                              map[string]int
+	dying                              *dying // what is killed on the way; nil: nothing is
 }
 
-func startWholeWay(t *testing.T) *wholeWay {
+// startWholeWay starts a cluster of a release, of which these resources are to be handed over. The specs have these
+// lines, too.
+func startWholeWay(t *testing.T, minor kubever.Minor, resources, more string) *wholeWay {
 	t.Helper()
 	program, err := reconciler()
 	must(t, err)
-	f := startLegacyUnits(t, 1, rig.Image{Name: reconcilerImage, Files: map[string]string{"reconciler": program},
+	f := startLegacyUnits(t, minor, 1, rig.Image{Name: reconcilerImage, Files: map[string]string{"reconciler": program},
 		Entrypoint: []string{"/reconciler"}})
 	f.jobs()
-	w := &wholeWay{nodesPair: f}
+	w := &wholeWay{nodesPair: f, ready: map[string]int{"deployment": 3, "daemon": 1, "set": 2, "modern": 2,
+		"operator": 1}}
 	n := f.nodes[0]
 	w.defines()
-	w.stores()
+	handedOver := strings.Split(resources, " ")
+	if slices.Contains(handedOver, "statefulsets.apps") {
+		w.stores()
+	}
 	n.Kubelet.Stop()
-	f.kubeletUnit(n, 15)
+	f.kubeletUnit(n, minor)
 	text, err := os.ReadFile(f.SpecFile)
 	must(t, err)
 	const few = "apiGroups: [apps], resources: [deployments, replicasets], namespaces: [default, demo]"
@@ -191,8 +199,9 @@ func startWholeWay(t *testing.T) *wholeWay {
 	}
 	fused := edit(string(text), few, `apiGroups: [apps, batch, autoscaling, policy], resources: ["*"]`)
 	fused = edit(fused, "\n  access:\n", "\n  access:\n"+operatorAccess)
-	fused = edit(fused, "kubelet: {version: 1.15.12}", "kubelet: {version: 1.15.12, modern: {}}")
-	handedOver := strings.Split(newWorkloads, " ")
+	kubelet := "kubelet: {version: " + kubever.Release(minor)
+	fused = edit(fused, kubelet+"}", kubelet+", modern: {}}")
+	fused = edit(fused, "\nspec:\n", "\nspec:\n"+more)
 	handed := edit(fused, "\nspec:\n", "\nspec:\n  handedOver: ["+strings.Join(handedOver, ", ")+"]\n")
 	for name := range strings.SplitSeq(rolesOfRBAC, " ") {
 		handedOver = append(handedOver, name+".rbac.authorization.k8s.io")
@@ -246,7 +255,7 @@ const operatorAccess = `  - {subjects: [{kind: ServiceAccount, namespace: demo, 
 
 const widgets = "/apis/example.test/v1/namespaces/demo/widgets"
 
-// defines has a custom resource on the legacy side with its operator, a PodDisruptionBudget and a PriorityClass.
+// defines has a custom resource on the legacy side with its operator, and a PodDisruptionBudget.
 func (w *wholeWay) defines() {
 	w.t.Helper()
 	create := func(path string, o object) { w.create(pair.Legacy, path, o) }
@@ -267,7 +276,6 @@ func (w *wholeWay) defines() {
 	w.operates(pair.Legacy, 1, "legacy")
 	create("/apis/policy/v1beta1/namespaces/demo/poddisruptionbudgets", object{"metadata": object{"name": "set"},
 		"spec": object{"minAvailable": 0, "selector": object{"matchLabels": object{"workload": "set"}}}})
-	create("/apis/scheduling.k8s.io/v1/priorityclasses", object{"metadata": object{"name": "gold"}, "value": 1000})
 }
 
 // operates scales the operator, and creates a widget, for which it creates a config map. One that is to be stopped has
@@ -315,10 +323,12 @@ func (w *wholeWay) customs(side pair.Side) map[string]string {
 	return uids
 }
 
-// stores has a StatefulSet with data in directories of the node.
+// stores has a StatefulSet of a PriorityClass with data in directories of the node.
 func (w *wholeWay) stores() {
 	t := w.t
 	t.Helper()
+	w.create(pair.Legacy, "/apis/scheduling.k8s.io/v1/priorityclasses", object{"metadata": object{"name": "gold"},
+		"value": 1000})
 	spec := serves()
 	spec["volumes"] = []object{{"name": "own", "emptyDir": object{}},
 		{"name": "host", "hostPath": object{"path": "/var/lib/data", "type": "DirectoryOrCreate"}}}
@@ -328,6 +338,7 @@ func (w *wholeWay) stores() {
 	w.create(pair.Legacy, w.path(pair.Legacy, "statefulsets"), object{"metadata": object{"name": "data"},
 		"spec": object{"serviceName": "data", "replicas": 1, "template": labelled("data", spec),
 			"selector": object{"matchLabels": object{"workload": "data"}}}})
+	w.ready["data"] = 1
 	pods := w.awaitReady("data", 1)
 	w.bytes = strings.Repeat("0123456789abcdef\n", 1<<14)
 	own := "/var/lib/kubelet/pods/" + pods[0].Metadata.UID + "/volumes/kubernetes.io~empty-dir/own"
@@ -472,8 +483,7 @@ func (w *wholeWay) crosses(over *stepsOnHost, verb string, from, to kubever.Mino
 		}
 	}
 	must(t, w.nodeIs(t.Context(), w.nodes[0], kubever.Release(to)))
-	for name, replicas := range map[string]int{"deployment": 3, "daemon": 1, "set": 2, "modern": 2, "data": 1,
-		"operator": 1} {
+	for name, replicas := range w.ready {
 		w.awaitReady(name, replicas)
 	}
 	names := slices.Collect(maps.Keys(w.stays))
@@ -567,6 +577,7 @@ func (w *wholeWay) actsAlone() {
 // stepsOnHost is a file of steps, which are done on the one machine.
 type stepsOnHost struct {
 	*wayOnHost
+	dying *dying
 }
 
 func (w *wholeWay) plan(name, from, to string) *stepsOnHost {
@@ -575,7 +586,9 @@ func (w *wholeWay) plan(name, from, to string) *stepsOnHost {
 	if from != "none" {
 		flags = append(flags, "--from-target", "systemd")
 	}
-	return w.planSteps(name, from, to, flags...)
+	s := w.planSteps(name, from, to, flags...)
+	s.dying = w.dying
+	return s
 }
 
 // planSteps plans them on the one machine, in /root.
@@ -607,7 +620,11 @@ func (s *stepsOnHost) doing(verb string, done ...string) []string {
 func (s *stepsOnHost) run(verb string, done ...string) {
 	s.f.t.Helper()
 	start := time.Now()
-	s.f.run(s.doing(verb, done...)...)
+	if s.dying != nil {
+		s.dying.run(s, verb, "", done...)
+	} else {
+		s.f.run(s.doing(verb, done...)...)
+	}
 	s.f.t.Logf("%s %s to its end after %s", verb, s.file, time.Since(start).Round(time.Millisecond))
 }
 
@@ -615,8 +632,10 @@ func (s *stepsOnHost) run(verb string, done ...string) {
 func (s *stepsOnHost) asks(verb, says string, done ...string) {
 	s.f.t.Helper()
 	start := time.Now()
-	out, err := s.f.nodes[0].Run(s.f.t.Context(), s.doing(verb, done...)...)
-	if err == nil || !strings.Contains(out, says) {
+	if s.dying != nil {
+		s.dying.run(s, verb, says, done...)
+	} else if out, err := s.f.nodes[0].Run(s.f.t.Context(), s.doing(verb, done...)...); err == nil ||
+		!strings.Contains(out, says) {
 		s.f.t.Fatalf("%s = %v, want it to stop and to say %q:\n%s", verb, err, says, out)
 	}
 	s.f.t.Logf("%s %s to %q after %s", verb, s.file, says, time.Since(start).Round(time.Millisecond))
