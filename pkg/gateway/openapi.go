@@ -270,8 +270,8 @@ func (g *Gateway) mergeOpenAPI2(ctx context.Context, v *view, documents map[pair
 		return nil, err
 	}
 	tag := sha256.Sum256(text)
-	m := &merged2{of: sum, tag: strings.ToUpper(hex.EncodeToString(tag[:])), json: form2{int64(len(text)), packed(text)},
-		pb: form2{int64(len(pb)), packed(pb)}}
+	m := &merged2{of: sum, tag: strings.ToUpper(hex.EncodeToString(tag[:])),
+		json: form2{int64(len(text)), packed(text)}, pb: form2{int64(len(pb)), packed(pb)}}
 	g.openAPI2.merged[sides] = m
 	return m, nil
 }
