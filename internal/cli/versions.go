@@ -204,7 +204,11 @@ func etcdLine(r browse.Etcd) string {
 	if r.CertificateUsers {
 		users = "yes"
 	}
-	return cells(r.Etcd, r.Run, r.Between, r.Fails, users)
+	fails := r.Fails
+	if r.FailsFrom != "" {
+		fails += " (from " + r.FailsFrom + " on)"
+	}
+	return cells(r.Etcd, r.Run, r.Between, fails, users)
 }
 
 func behaviourLine(r browse.Behaviour) string {

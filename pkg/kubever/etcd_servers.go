@@ -79,6 +79,15 @@ func (s EtcdServer) since(release string, patch int) bool {
 	return patch >= 0 && (!known || at >= patch)
 }
 
+// FailsFrom is the first release on which what fails does, "3.6.16"; "" where that is the first of the minor, or none
+// fails.
+func (s EtcdServer) FailsFrom() string {
+	if s.fails <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s.%d", s.Minor, s.fails)
+}
+
 // EtcdProgress reports whether an API server can ask members of an etcd release, such as "3.5.21", how far a watch is:
 // by default, and where the members ask who their clients are. A release without a patch level counts as the last.
 func EtcdProgress(release string) (open, users bool) {

@@ -174,6 +174,8 @@ type Etcd struct {
 	Run     string `json:"run"`     // minors that were run on it
 	Between string `json:"between"` // minors that were not, but neighbours on both sides were
 	Fails   string `json:"fails"`
+	// FailsFrom is the first release on which they fail, 3.6.16; "" for the first of the minor.
+	FailsFrom string `json:"failsFrom,omitempty"`
 	// CertificateUsers: API servers can use it when it asks for users.
 	CertificateUsers bool   `json:"certificateUsers"`
 	Source           string `json:"source"`
@@ -287,8 +289,12 @@ func etcdRows(minors []kubever.Minor) []Etcd {
 				return kubever.EtcdUseOf(m, s.Minor.String()) == use
 			})
 		}
-		rows = append(rows, Etcd{Etcd: s.Minor.String(), Run: used(kubever.EtcdRun), Between: used(kubever.EtcdBetween),
-			Fails: used(kubever.EtcdFails), CertificateUsers: s.CertificateUsers, Source: s.Source})
+		row := Etcd{Etcd: s.Minor.String(), Run: used(kubever.EtcdRun), Between: used(kubever.EtcdBetween),
+			Fails: used(kubever.EtcdFails), CertificateUsers: s.CertificateUsers, Source: s.Source}
+		if slices.ContainsFunc(minors, s.Fails.Has) {
+			row.FailsFrom = s.FailsFrom()
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }
