@@ -241,7 +241,8 @@ func daemonPodsUnplaced(legacy, modern kubever.Minor) bool {
 // placesDaemonPods reports whether admission of the modern API server binds these pods: each of them has to be seen.
 func (p *placement) placesDaemonPods() bool {
 	pods := p.file.Spec.Pods
-	return pods != nil && pods.Admission.FailurePolicy == spec.FailurePolicyFail && daemonPodsUnplaced(p.legacy, p.modern)
+	return pods != nil && pods.Admission.FailurePolicy == spec.FailurePolicyFail &&
+		daemonPodsUnplaced(p.legacy, p.modern)
 }
 
 func subjectName(fact kubever.Controller, subject *Resource) string {

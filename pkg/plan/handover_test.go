@@ -86,7 +86,8 @@ func TestDaemonSetsStayWhereTheirPodsCannotBePlaced(t *testing.T) {
 		t.Errorf("New of Deployments = %v", err)
 	}
 	set, _ := kubever.HandOverOf("statefulsets")
-	for minors, stay := range map[[2]kubever.Minor]bool{{10, 36}: true, {11, 12}: true, {12, 36}: false, {10, 11}: false} {
+	for minors, stay := range map[[2]kubever.Minor]bool{{10, 36}: true, {11, 12}: true, {12, 36}: false,
+		{10, 11}: false} {
 		if why := plan.Stays(set, minors[0], minors[1]); (why != "") != stay {
 			t.Errorf("Stays of %v = %q, want a reason: %t", minors, why, stay)
 		}

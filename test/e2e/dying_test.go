@@ -16,8 +16,8 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// TestEverythingDiesOnTheWay: at each step of each transition of the whole way, forth and back, something is killed that
-// runs then: a member of a store, which is its quorum, an API server, a controller, a scheduler, the kubelet, or
+// TestEverythingDiesOnTheWay: at each step of each transition of the whole way, forth and back, something is killed
+// that runs then: a member of a store, which is its quorum, an API server, a controller, a scheduler, the kubelet, or
 // fusionctl itself. What stops for that goes on when it is run again. No pod is lost, no container restarts but those
 // that were predicted, and at the end the files are those of before.
 func TestEverythingDiesOnTheWay(t *testing.T) {
@@ -95,7 +95,8 @@ func TestEverythingDiesOnTheWay(t *testing.T) {
 		if left := f.run("sh", "-c", unitSums); left != files {
 			t.Errorf("the files are\n%s\nwant as before\n%s", left, files)
 		}
-		t.Logf("killed: %v, %d times; apply and undo were run again %d times", w.dying.what, w.dying.times, w.dying.again)
+		t.Logf("killed %d times: %v; apply and undo were run again %d times", w.dying.times, w.dying.what,
+			w.dying.again)
 		for _, unit := range strings.Fields(mortals) {
 			if w.dying.what[unit] == 0 {
 				t.Errorf("%s was never killed", unit)
@@ -105,9 +106,9 @@ func TestEverythingDiesOnTheWay(t *testing.T) {
 			t.Errorf("only %d times something was killed", w.dying.times)
 		}
 		provedOnNodes(t, "1.15.12", "1.36.3",
-			"at each step of install, hand over, roles, nodes over and retire, and of the way back over each, a member "+
-				"of a store, an API server, a controller, a scheduler, the kubelet or fusionctl is killed: run again, it "+
-				"goes on; no pod is lost, and only the predicted containers restart")
+			"at each step of install, hand over, roles, nodes over and retire, and of the way back over each, a "+
+				"member of a store, an API server, a controller, a scheduler, the kubelet or fusionctl is killed: "+
+				"run again, it goes on; no pod is lost, and only the predicted containers restart")
 	}, fusionctlEnv, reconcilerEnv)
 }
 
@@ -203,7 +204,8 @@ func (d *dying) run(s *stepsOnHost, verb, says string, done ...string) {
 
 // back: each unit that is to run runs, and both API servers answer where they are to.
 func (f *nodesPair) back(ctx context.Context) error {
-	out, _ := f.nodes[0].Run(ctx, "sh", "-c", "for unit in "+mortals+"; do echo $unit $(systemctl is-active $unit); done")
+	out, _ := f.nodes[0].Run(ctx, "sh", "-c",
+		"for unit in "+mortals+"; do echo $unit $(systemctl is-active $unit); done")
 	for line := range strings.Lines(out) {
 		unit, state, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if state == "activating" || state == "failed" {

@@ -20,8 +20,9 @@ func bound(name, _ string) bool {
 	return slices.Contains([]string{"statefulsets", "daemonsets", "controllerrevisions"}, resource)
 }
 
-// TestTheWayFrom110: a cluster of 1.10.13 goes the whole way to 1.36.3 alone, and back over every step. Its StatefulSets
-// and DaemonSets cannot be handed over, which is said before anything changes; without them it is the way from 1.15.
+// TestTheWayFrom110: a cluster of 1.10.13 goes the whole way to 1.36.3 alone, and back over every step. Its
+// StatefulSets and DaemonSets cannot be handed over, which is said before anything changes; without them it is the way
+// from 1.15.
 func TestTheWayFrom110(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
@@ -121,7 +122,7 @@ func TestTheWayFrom110(t *testing.T) {
 		}
 		provedOnNodes(t, "1.10.13", "1.36.3",
 			"a cluster of 1.10.13 whose StatefulSets and DaemonSets were deleted becomes one of 1.36.3 alone by "+
-				"fusionctl transition and comes back over every step: no pod is lost, exactly the predicted containers "+
-				"restart, and the files are those of before; with them it ends, named, before it is retired")
+				"fusionctl transition and comes back over every step: no pod is lost, exactly the predicted "+
+				"containers restart, and the files are those of before; with them it ends, named, before it is retired")
 	}, fusionctlEnv, reconcilerEnv)
 }

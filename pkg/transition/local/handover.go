@@ -154,7 +154,8 @@ func (h *Host) job(o *transition.Objects) (*handover.Job, error) {
 		return nil, err
 	}
 	job := &handover.Job{Plan: o.Plan, Known: o.Known, Run: "transition " + o.Record, Now: time.Now(),
-		By: "fusionctl transition: " + strings.Join(o.Names, ", "), Convert: func(value []byte, apiVersion string) ([]byte, error) {
+		By: "fusionctl transition: " + strings.Join(o.Names, ", "),
+		Convert: func(value []byte, apiVersion string) ([]byte, error) {
 			return lossless(value, apiVersion, o.Plan.Words)
 		}}
 	file := recordFile(filepath.Join(h.Snapshots, o.Record+".json"))
