@@ -5,112 +5,11 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
-	"path/filepath"
 	"strings"
-	"testing"
 
-	"github.com/kubefusion/fusionctl/pkg/pair"
-	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
-
-// TestEverythingDiesOnTheWay: at each step of each transition of the whole way, forth and back, something is killed
-// that runs then: a member of a store, which is its quorum, an API server, a controller, a scheduler, the kubelet, or
-// fusionctl itself. What stops for that goes on when it is run again. No pod is lost, no container restarts but those
-// that were predicted, and at the end the files are those of before.
-func TestEverythingDiesOnTheWay(t *testing.T) {
-	t.Parallel()
-	onNodes(t, func(t *testing.T) {
-		w := startWholeWay(t, 15, newWorkloads, "")
-		f := w.nodesPair
-		w.dying = &dying{}
-
-		files := f.run("sh", "-c", unitSums)
-		install := w.plan("install", "none", w.fused)
-		w.editManager("-garbagecollector")
-		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f",
-			filepath.Join(f.runbook(render.Systemd), "legacy-access.yaml"))
-		install.run("apply", "permissions on the legacy side")
-		f.deploy(pair.Modern, "modern", 2, serves())
-		f.awaitReady("modern", 2)
-		w.unchanged("in fusion")
-
-		objects, custom := f.objects(pair.Legacy), w.customs(pair.Legacy)
-		hand := w.plan("hand", w.fused, w.handed)
-		w.operates(pair.Legacy, 0, "")
-		w.editManager(givenUp)
-		hand.run("apply", noOperators)
-		w.unchanged("handed over")
-		w.has(objects)
-		if got := w.customs(pair.Modern); !maps.Equal(got, custom) {
-			t.Errorf("handed over, the modern side has %v, want %v", got, custom)
-		}
-		w.operates(pair.Modern, 1, "modern")
-
-		roles := w.plan("roles", w.handed, w.copied)
-		roles.run("apply")
-		over := w.plan("over", w.copied, w.over)
-		w.crosses(over, "apply", 15, 36)
-		w.proxy(36, f.Modern)
-
-		retire := w.plan("retire", w.over, w.alone)
-		retire.asks("apply", "stop kube-apiserver, kube-controller-manager, kube-scheduler on cp-1")
-		f.run("sh", "-c", "systemctl disable --now "+legacyUnits)
-		const agreed = "the modern controllers act for everything from here on"
-		retire.run("apply", "stop the legacy side of cp-1", agreed)
-		w.withoutLegacy()
-		w.unchanged("alone")
-		w.has(objects)
-		w.actsAlone()
-
-		retire.asks("undo", "start kube-apiserver, kube-controller-manager, kube-scheduler on cp-1 again")
-		f.run("sh", "-c", "systemctl enable --now --no-block "+legacyUnits)
-		retire.run("undo", "stop the legacy side of cp-1")
-		w.withLegacy()
-		w.unchanged("with the legacy side again")
-		w.proxy(15, f.Legacy)
-		w.crosses(over, "undo", 36, 15)
-		roles.run("undo")
-		w.operates(pair.Modern, 0, "")
-		objects, custom = f.objects(pair.Modern), w.customs(pair.Modern)
-		maps.DeleteFunc(objects, func(name, _ string) bool { return strings.Contains(name, "/modern") })
-		hand.asks("undo", "kube-controller-manager runs without", noOperatorsBack)
-		w.editManager("-garbagecollector")
-		hand.run("undo", noOperatorsBack)
-		w.unchanged("handed back")
-		f.are(pair.Legacy, objects)
-		if got := w.customs(pair.Legacy); !maps.Equal(got, custom) {
-			t.Errorf("handed back, the legacy side has %v, want %v", got, custom)
-		}
-		w.operates(pair.Legacy, 1, "back")
-		w.onDisk()
-
-		w.deleted("modern")
-		w.editManager("")
-		install.run("undo", "check the arguments of kube-controller-manager")
-		w.unchanged("after the way back")
-		f.asBefore(render.Systemd)
-		if left := f.run("sh", "-c", unitSums); left != files {
-			t.Errorf("the files are\n%s\nwant as before\n%s", left, files)
-		}
-		t.Logf("killed %d times: %v; apply and undo were run again %d times", w.dying.times, w.dying.what,
-			w.dying.again)
-		for _, unit := range strings.Fields(mortals) {
-			if w.dying.what[unit] == 0 {
-				t.Errorf("%s was never killed", unit)
-			}
-		}
-		if w.dying.times < 200 {
-			t.Errorf("only %d times something was killed", w.dying.times)
-		}
-		provedOnNodes(t, "1.15.12", "1.36.3",
-			"at each step of install, hand over, roles, nodes over and retire, and of the way back over each, a "+
-				"member of a store, an API server, a controller, a scheduler, the kubelet or fusionctl is killed: "+
-				"run again, it goes on; no pod is lost, and only the predicted containers restart")
-	}, fusionctlEnv, reconcilerEnv)
-}
 
 // mortals are killed in turn, those that run: units, and fusionctl itself.
 const mortals = "etcd kube-apiserver kube-controller-manager kube-scheduler fusionctl etcd-modern " +
