@@ -206,7 +206,8 @@ func (h *Host) Check(ctx context.Context, host string, c *transition.Check) erro
 		return nil
 	}
 	err := h.check(ctx, host, c)
-	if err != nil && c.Hint != "" {
+	// The hint is what to do about what was found, and not about what could not be read.
+	if _, unread := errors.AsType[*IncompleteError](err); err != nil && c.Hint != "" && !unread {
 		err = fmt.Errorf("%w: %s", err, c.Hint)
 	}
 	return err

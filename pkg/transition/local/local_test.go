@@ -242,9 +242,11 @@ func TestStoresAgreeAsFarAsTheSpecAccepts(t *testing.T) {
 		}
 	}
 	h := &Host{}
+	check.Hint = "write them again"
 	var found *DisagreeError
-	if err := h.Check(t.Context(), "", check); !errors.As(err, &found) || len(found.Findings) < 2 {
-		t.Fatalf("stores that do not agree = %v, want both errors", err)
+	if err := h.Check(t.Context(), "", check); !errors.As(err, &found) || len(found.Findings) < 2 ||
+		!strings.Contains(err.Error(), check.Hint) {
+		t.Fatalf("stores that do not agree = %v, want both errors and what to do", err)
 	}
 	for _, f := range found.Findings {
 		check.Accept = append(check.Accept, finding.Acceptance{Rule: f.Rule, Subject: f.Subject})
@@ -254,8 +256,9 @@ func TestStoresAgreeAsFarAsTheSpecAccepts(t *testing.T) {
 	}
 	check.Stores = check.Stores[:1]
 	var incomplete *IncompleteError
-	if err := h.Check(t.Context(), "", check); !errors.As(err, &incomplete) {
-		t.Errorf("without one of the stores = %v, want it incomplete", err)
+	if err := h.Check(t.Context(), "", check); !errors.As(err, &incomplete) ||
+		strings.Contains(err.Error(), check.Hint) {
+		t.Errorf("without one of the stores = %v, want it incomplete, and nothing to write again", err)
 	}
 }
 
