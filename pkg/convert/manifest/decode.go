@@ -294,7 +294,10 @@ func (d *yamlDecoder) mapping(node *yaml.Node, depth int) (any, error) {
 		if key.Kind != yaml.ScalarNode {
 			return nil, d.fail(key, "want the name of a field, found %s", describe(key))
 		}
-		name := fieldName(key)
+		name, ok := fieldName(key)
+		if !ok {
+			return nil, d.fail(key, "%s is not the name of a field: write it in quotes", key.Value)
+		}
 		if _, twice := object[name]; twice {
 			d.duplicates = append(d.duplicates, Duplicate{d.part.Line + key.Line - 1, name})
 		}
@@ -327,13 +330,38 @@ func (d *yamlDecoder) mapping(node *yaml.Node, depth int) (any, error) {
 	return object, nil
 }
 
-// fieldName is the name of a field: a plain y is true, as a name too.
-func fieldName(key *yaml.Node) string {
-	if b, ok := oldBools[key.Value]; ok && key.Style == 0 {
-		return strconv.FormatBool(b)
+// fieldName is the name of a field as Kubernetes reads it: a plain y is true, and 010 is 8, as a name too. It is false
+// for null and for what is no number of 64 bits, which Kubernetes refuses.
+func fieldName(key *yaml.Node) (string, bool) {
+	switch key.ShortTag() {
+	case "!!null":
+		return "", false
+	case "!!bool":
+		var b bool
+		err := key.Decode(&b)
+		return strconv.FormatBool(b), err == nil
+	case "!!int":
+		var i int64
+		err := key.Decode(&i)
+		return strconv.FormatInt(i, 10), err == nil
+	case "!!float":
+		var f float64
+		err := key.Decode(&f)
+		name := strconv.FormatFloat(f, 'g', -1, 32)
+		if special, ok := notInJSON[name]; ok {
+			name = special
+		}
+		return name, err == nil
+	case "!!str":
+		if b, ok := oldBools[key.Value]; ok && key.Style == 0 {
+			return strconv.FormatBool(b), true
+		}
 	}
-	return key.Value
+	return key.Value, true
 }
+
+// notInJSON are the names of what is no number there.
+var notInJSON = map[string]string{"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}
 
 func (d *yamlDecoder) scalar(node *yaml.Node) (any, error) {
 	if node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 &&

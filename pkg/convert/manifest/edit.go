@@ -243,7 +243,10 @@ func (e *editor) mapping(node *yaml.Node, was, is map[string]any) error {
 		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
 			return errNotInPlace
 		}
-		name := fieldName(key)
+		name, ok := fieldName(key)
+		if !ok {
+			return errNotInPlace
+		}
 		here[name] = true
 		from := key.Line - 1
 		end = e.end(from, column, value)
@@ -299,7 +302,8 @@ func (e *editor) entry(key, value *yaml.Node, was, is any, from, end, column int
 	if value.Anchor != "" {
 		return errNotInPlace
 	}
-	text, err := render(map[string]any{fieldName(key): is}, column)
+	name, _ := fieldName(key)
+	text, err := render(map[string]any{name: is}, column)
 	if err != nil {
 		return err
 	}

@@ -351,12 +351,16 @@ func (p *plainReader) word() (string, bool) {
 		p.at++
 	}
 	name := string(p.text[start:p.at])
-	if len(name) <= 3 {
-		if b, ok := oldBools[name]; ok {
-			return strconv.FormatBool(b), true
-		}
+	if b := name[0]; len(name) > len("false") && b != '.' && (b < '0' || b > '9') {
+		return name, true
 	}
-	return name, true
+	switch value, ok := resolved(name); value := value.(type) {
+	case string:
+		return name, ok
+	case bool:
+		return strconv.FormatBool(value), ok
+	}
+	return "", false // a number as a name is left to the library
 }
 
 // ordinary are letters that mean nothing to YAML, wherever they stand; a dash does in front of a space.

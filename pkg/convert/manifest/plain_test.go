@@ -10,7 +10,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 )
 
 // plainSeeds are spellings that plainYAML reads, and such as look like them.
@@ -81,17 +82,17 @@ func likeTheLibrary(t *testing.T, text []byte) bool {
 func likeItsNodes(t *testing.T, text []byte) {
 	t.Helper()
 	node, ok := plainNodes(text)
-	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil || !ok {
+	var document yamlv3.Node
+	if err := yamlv3.Unmarshal(text, &document); err != nil || !ok {
 		t.Fatalf("%q has nodes: %t, and for the library %v", text, ok, err)
 	}
 	ascii := !bytes.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
-	var compare func(a, b *yaml.Node)
-	compare = func(a, b *yaml.Node) {
-		flow, empty := b.Style&yaml.FlowStyle != 0, b.Kind == yaml.ScalarNode && b.Style == 0 && b.Value == ""
+	var compare func(a, b *yamlv3.Node)
+	compare = func(a, b *yamlv3.Node) {
+		flow, empty := b.Style&yamlv3.FlowStyle != 0, b.Kind == yamlv3.ScalarNode && b.Style == 0 && b.Value == ""
 		switch {
 		case a.Kind != b.Kind, a.Style != b.Style,
-			a.Value != b.Value && b.Style != yaml.LiteralStyle,
+			a.Value != b.Value && b.Style != yamlv3.LiteralStyle,
 			!empty && a.Line != b.Line, !empty && ascii && a.Column != b.Column, // the library counts characters
 			!flow && len(a.Content) != len(b.Content):
 			t.Errorf("%q: node %+v, and for the library %+v", text, a, b)
@@ -131,4 +132,21 @@ func TestManifestsAreReadWithoutTheLibrary(t *testing.T) {
 		t.Errorf("%d of %d documents are read, %v; want two thirds", read, all, err)
 	}
 	t.Logf("%d of %d", read, all)
+}
+
+// Names without quotes are what Kubernetes takes them for.
+func TestNamesAreThoseOfKubernetes(t *testing.T) {
+	for _, name := range []string{"a", "y", "No", "True", "FALSE", "true", "null", "Null", "~", "1", "01", "010", "08",
+		"0x1F", "0b11", "0o7", "1_000", "_1", "1.0", "1.", ".5", "1e3", "1e400", "123456789.123456789", "-0", "-1.50",
+		"+1", ".inf", "-.Inf", ".NaN", "9223372036854775808", "99999999999999999999", "2020-01-01", "1:20", "1.2.3", "e1",
+		"'010'", `"1.0"`, "!!str 010", "!!int 010", "!!float 1"} {
+		for _, text := range []string{"a:\n  " + name + ": x\n", "a: {" + name + ": x}\n", "a:\n- " + name + ": x\n"} {
+			var want any
+			wantErr := yaml.Unmarshal([]byte(text), &want)
+			object, err := Part{Text: []byte(text)}.Decode()
+			if (err == nil) != (wantErr == nil) || err == nil && !reflect.DeepEqual(any(object.Value), want) {
+				t.Errorf("%q is %v, %v, and for Kubernetes %v, %v", text, object, err, want, wantErr)
+			}
+		}
+	}
 }
