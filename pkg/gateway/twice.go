@@ -17,8 +17,13 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// limitTwice bounds what is said of one body, as API servers do.
-const limitTwice = 100
+// What is said of one body is bounded, as at API servers: names in it are as long as clients make them, and are said of
+// each field below them.
+const (
+	limitTwice      = 100
+	limitTwiceBytes = 256     // of one
+	limitSaidBytes  = 4 << 10 // together
+)
 
 // saidTwice lists the fields that a valid text of JSON has more than once in one object, in the words of API servers.
 func saidTwice(text []byte) (twice []string) {
@@ -30,15 +35,18 @@ func saidTwice(text []byte) (twice []string) {
 	}
 	var stack []*frame
 	path := func() string {
-		var b strings.Builder
+		var b []byte
 		for _, f := range stack {
 			if f.seen == nil {
-				fmt.Fprintf(&b, "[%d]", f.index)
+				b = fmt.Appendf(b, "[%d]", f.index)
 			} else {
-				b.WriteString("." + f.key)
+				b = append(append(b, '.'), f.key[:min(len(f.key), limitTwiceBytes+1)]...)
+			}
+			if len(b) > limitTwiceBytes+1 {
+				break
 			}
 		}
-		return strings.TrimPrefix(b.String(), ".")
+		return short(strings.TrimPrefix(string(b), "."))
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -77,6 +85,14 @@ func saidTwice(text []byte) (twice []string) {
 	return twice
 }
 
+// short is a text, or its beginning.
+func short(text string) string {
+	if len(text) <= limitTwiceBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limitTwiceBytes], "") + "..."
+}
+
 // once is a text of JSON with the last value alone of what it says twice.
 func once(text []byte) ([]byte, error) {
 	var value any
@@ -92,11 +108,15 @@ func (g *Gateway) judgeTwice(w http.ResponseWriter, r *http.Request, c *exchange
 	if len(c.twice) == 0 || r.Method == http.MethodDelete || !g.at(name).behaves(kubever.BehaviourFieldsValidated) {
 		return nil
 	}
+	said, bytes := 0, 0
+	for ; said < len(c.twice) && bytes < limitSaidBytes; said++ {
+		bytes += len(c.twice[said])
+	}
 	switch r.URL.Query().Get("fieldValidation") {
 	case metav1.FieldValidationStrict:
-		return badRequest("strict decoding error: %s", strings.Join(c.twice, ", "))
+		return badRequest("strict decoding error: %s", strings.Join(c.twice[:said], ", "))
 	case "", metav1.FieldValidationWarn:
-		for _, text := range c.twice {
+		for _, text := range c.twice[:said] {
 			if warning, err := utilnet.NewWarningHeader(299, "fusionctl", text); err == nil {
 				w.Header().Add("Warning", warning)
 			}
@@ -156,11 +176,14 @@ func strictly(err error) (twice []string) {
 	}
 	for line := range strings.Lines(err.Error()) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "line ") {
-			twice = append(twice, line)
+			twice = append(twice, strings.Clone(short(line)))
+		}
+		if len(twice) == limitTwice {
+			break
 		}
 	}
 	if len(twice) == 0 {
-		twice = []string{strings.Join(strings.Fields(err.Error()), " ")}
+		twice = []string{short(strings.Join(strings.Fields(err.Error()), " "))}
 	}
-	return twice[:min(len(twice), limitTwice)]
+	return twice
 }
