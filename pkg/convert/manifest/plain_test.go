@@ -138,7 +138,8 @@ func TestManifestsAreReadWithoutTheLibrary(t *testing.T) {
 func TestNamesAreThoseOfKubernetes(t *testing.T) {
 	for _, name := range []string{"a", "y", "No", "True", "FALSE", "true", "null", "Null", "~", "1", "01", "010", "08",
 		"0x1F", "0b11", "0o7", "1_000", "_1", "1.0", "1.", ".5", "1e3", "1e400", "123456789.123456789", "-0", "-1.50",
-		"+1", ".inf", "-.Inf", ".NaN", "9223372036854775808", "99999999999999999999", "2020-01-01", "1:20", "1.2.3", "e1",
+		"+1", ".inf", "-.Inf", ".NaN", "9223372036854775808", "99999999999999999999", "2020-01-01", "1:20", "1.2.3",
+		"e1",
 		"'010'", `"1.0"`, "!!str 010", "!!int 010", "!!float 1"} {
 		for _, text := range []string{"a:\n  " + name + ": x\n", "a: {" + name + ": x}\n", "a:\n- " + name + ": x\n"} {
 			var want any
