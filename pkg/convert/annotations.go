@@ -17,9 +17,9 @@ import (
 )
 
 // Spell writes what an object says in the way that a minor heeds: annotations that became fields as fields, fields that
-// the minor does not have yet as the annotations that came before them, and labels of nodes by the names that nodes
-// have there. It changes the object, and reports whether it did. An annotation that neither the minor heeds nor a field
-// of it can say is a Loss.
+// the minor does not have yet as the annotations that came before them, labels of nodes by the names that nodes have
+// there, and what an autoscaler scales in a group that has it there. It changes the object, and reports whether it did.
+// An annotation that neither the minor heeds nor a field of it can say is a Loss.
 func (c *Converter) Spell(in *unstructured.Unstructured, minor kubever.Minor) (changed bool, losses []Loss) {
 	return c.spell(in, speller{minor: minor})
 }
@@ -51,6 +51,7 @@ func (c *Converter) spell(in *unstructured.Unstructured, s speller) (changed boo
 		s.nodeLabels(in.Object)
 	case "HorizontalPodAutoscaler":
 		s.metrics(object(in.Object, "metadata"))
+		s.scaleTarget(c, object(object(in.Object, "spec"), "scaleTargetRef"))
 	case "CustomResourceDefinition":
 		s.onlyVersion(gvk, object(in.Object, "spec"))
 	case "Service":
@@ -517,6 +518,25 @@ func (s *speller) metrics(metadata map[string]any) {
 			s.lose(carrier{}, metricsAnnotation, text,
 				fmt.Sprintf("%s does not know %s, %s does", s.minor, what, minors[0].From))
 		}
+	}
+}
+
+// scaleTarget names what an autoscaler scales in a group that has it by default. Controllers since 1.9 look for the
+// group and the kind, in whatever version they are served, and find nothing where the group does not have the kind;
+// those before look for the kind alone (pkg/controller/podautoscaler/horizontal.go of every minor).
+func (s *speller) scaleTarget(c *Converter, reference map[string]any) {
+	text, _ := reference["apiVersion"].(string)
+	kind, _ := reference["kind"].(string)
+	named := schema.FromAPIVersionAndKind(text, kind)
+	there := func(version schema.GroupVersionKind) bool {
+		return version.GroupKind() == named.GroupKind() && kubever.LifecycleOf(version).DefaultOn.Has(s.minor)
+	}
+	to := c.StandingIn(named, s.minor).Target
+	if to.Empty() || to.Kind != kind || there(named) || slices.ContainsFunc(c.Equivalents(named), there) {
+		return
+	}
+	if s.changed = true; !s.dry {
+		reference["apiVersion"] = to.GroupVersion().String()
 	}
 }
 

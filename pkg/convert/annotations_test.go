@@ -320,3 +320,36 @@ func TestDataSourcesAreSpelled(t *testing.T) {
 		}
 	}
 }
+
+// What an autoscaler scales keeps its group where the release has the kind there, in whatever version.
+func TestScaleTargetsAreOfGroupsThatAreServed(t *testing.T) {
+	c := newConverter(t)
+	for _, test := range []struct {
+		minor          kubever.Minor
+		kind, of, want string
+	}{
+		{36, "Deployment", "extensions/v1beta1", "apps/v1"},
+		{16, "ReplicaSet", "extensions/v1beta1", "apps/v1"},
+		{15, "Deployment", "extensions/v1beta1", "extensions/v1beta1"},
+		{36, "Deployment", "apps/v1beta1", "apps/v1beta1"},
+		{6, "Deployment", "apps/v1", "apps/v1"},
+		{6, "ReplicaSet", "apps/v1", "extensions/v1beta1"},
+		{36, "ReplicationController", "v1", "v1"},
+		{36, "ReplicationController", "", ""},
+		{36, "Deployment", "apps/v7", "apps/v7"},
+		{36, "Rollout", "argoproj.io/v1alpha1", "argoproj.io/v1alpha1"},
+	} {
+		scaler := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1",
+			"kind": "HorizontalPodAutoscaler", "spec": map[string]any{"scaleTargetRef": map[string]any{
+				"apiVersion": test.of, "kind": test.kind, "name": "web"}}}}
+		changed, losses := c.Spell(scaler, test.minor)
+		got, _, err := unstructured.NestedString(scaler.Object, "spec", "scaleTargetRef", "apiVersion")
+		if err != nil || got != test.want || changed != (test.want != test.of) || len(losses) > 0 {
+			t.Errorf("%s %s for %s: %q, changed %t, losses %v, %v; want %q", test.of, test.kind, test.minor, got,
+				changed, losses, err, test.want)
+		}
+		if again, _ := c.Spell(scaler, test.minor); again {
+			t.Errorf("%s %s for %s is spelled twice", test.of, test.kind, test.minor)
+		}
+	}
+}
