@@ -145,7 +145,7 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 			"")
 	case s.Objects == 0 && req.kubeconfig == "":
 		return usagef("%s: no object", strings.Join(req.files, ", "))
-	case s.Removed > 0 || req.failOn == "deprecated" && s.Deprecated+s.Off > 0:
+	case s.Removed+s.Later > 0 || req.failOn == "deprecated" && s.Deprecated+s.Off > 0:
 		return errAttention
 	}
 	return nil
@@ -204,9 +204,10 @@ func convertCheckSheet(sheet *report.Sheet, tail any) {
 		return
 	}
 	s := end.Summary
-	sheet.Verdict = report.Verdict{Severity: severityOf(s.Removed, s.Deprecated+s.Off+s.Unknown),
-		Text: fmt.Sprintf("%s: %d in a version that is gone, %d in one that is deprecated, %d in one that is off, %d "+
-			"unknown.", prose.Counted(s.Objects, "object"), s.Removed, s.Deprecated, s.Off, s.Unknown)}
+	sheet.Verdict = report.Verdict{Severity: severityOf(s.Removed+s.Later, s.Deprecated+s.Off+s.Unknown),
+		Text: fmt.Sprintf("%s: %d in a version that is gone, %d in one that comes later, %d in one that is "+
+			"deprecated, %d in one that is off, %d unknown.", prose.Counted(s.Objects, "object"), s.Removed, s.Later,
+			s.Deprecated, s.Off, s.Unknown)}
 	if sheet.Incomplete = s.Incomplete; len(s.Incomplete) > 0 {
 		sheet.Verdict.Severity = finding.Error
 	}

@@ -69,6 +69,8 @@ func (c *Converter) standingIn(gvk schema.GroupVersionKind, minor kubever.Minor)
 		return s
 	}
 	switch {
+	case s.Began() > minor:
+		s.Reason = fmt.Sprintf("%s does not have it, it comes with %s", minor, s.Began())
 	case alone[gvk] != "":
 		s.Reason = alone[gvk]
 	case newAlone[gvk] != "":

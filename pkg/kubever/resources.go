@@ -442,6 +442,17 @@ func union(a, b Ranges) Ranges {
 	return Spans(slices.DeleteFunc(Minors(), func(m Minor) bool { return !a.Has(m) && !b.Has(m) }))
 }
 
+// Began is the first minor that serves a version by default, or has it if none does; 0 for a kind that the tables do
+// not know.
+func (l Lifecycle) Began() Minor {
+	for _, minors := range []Ranges{l.DefaultOn, l.Minors} {
+		if len(minors) > 0 {
+			return minors[0].From
+		}
+	}
+	return 0
+}
+
 // Ended is the minor from which on a version is removed, 0 while the newest known one has it. A stable or beta version
 // is removed when plain servers no longer serve it: some stay for a while for those who ask by --runtime-config. An
 // alpha version, which is off anyway, and what never was served by default are removed with their code.

@@ -23,13 +23,15 @@ import (
 
 // Verdict is what a release makes of one object.
 type Verdict struct {
-	Place       string         `json:"place"`
-	APIVersion  string         `json:"apiVersion"`
-	Kind        string         `json:"kind"`
-	Namespace   string         `json:"namespace,omitempty"`
-	Name        string         `json:"name"`
-	Status      string         `json:"status"` // removed, deprecated, off (not served by default), unknown, custom, ok
-	Since       string         `json:"since,omitempty"`
+	Place      string `json:"place"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	// Status is removed, later (the release does not have it yet), deprecated, off (not served by default), unknown,
+	// custom or ok.
+	Status      string         `json:"status"`
+	Since       string         `json:"since,omitempty"` // of later: with which release it comes
 	Replacement string         `json:"replacement,omitempty"`
 	Lossless    *bool          `json:"lossless,omitempty"` // whether it converts to the replacement without loss
 	Losses      []convert.Loss `json:"losses,omitempty"`
@@ -41,6 +43,7 @@ type Verdict struct {
 type Summary struct {
 	Objects    int      `json:"objects"`
 	Removed    int      `json:"removed"`
+	Later      int      `json:"later"`
 	Deprecated int      `json:"deprecated"`
 	Off        int      `json:"off"`
 	Unknown    int      `json:"unknown"` // kinds and versions of Kubernetes' own groups that no release has
@@ -180,6 +183,8 @@ func (c *Check) hand(j judged) error {
 		switch v.Status {
 		case "removed":
 			c.summary.Removed++
+		case "later":
+			c.summary.Later++
 		case "deprecated":
 			c.summary.Deprecated++
 		case "off":
@@ -352,8 +357,8 @@ func (c *Check) verdictOf(gvk schema.GroupVersionKind) Verdict {
 	switch {
 	case !s.Known:
 		return c.moved(gvk, v)
-	case s.Gone && len(s.DefaultOn) > 0 && s.DefaultOn[0].From > c.minor, s.Gone && s.Minors[0].From > c.minor:
-		v.Status, v.Why = "removed", cmp.Or(s.Reason, "came after "+c.minor.String())
+	case s.Gone && s.Began() > c.minor:
+		v.Status, v.Since, v.Why = "later", s.Began().String(), s.Reason
 	case s.Gone:
 		v.Status, v.Since, v.Why = "removed", s.Ended().String(), s.Reason
 	case !s.Served:
@@ -364,7 +369,7 @@ func (c *Check) verdictOf(gvk schema.GroupVersionKind) Verdict {
 	case s.Deprecated != 0 && s.Deprecated <= c.minor:
 		v.Status, v.Since = "deprecated", s.Deprecated.String()
 	}
-	if v.Status == "removed" || v.Status == "deprecated" || v.Status == "off" {
+	if v.Status != "ok" {
 		if replacement, ok := c.converter.Replacement(gvk, c.minor); ok {
 			v.Replacement = replacement.GroupVersion().String() + " " + replacement.Kind
 		}
@@ -409,11 +414,11 @@ func (c *Check) reached(release string) bool {
 	return err == nil && version.Minor <= c.minor
 }
 
-// Concerns reports whether the release deprecates some version of the kind, or no longer has it.
+// Concerns reports whether the release deprecates some version of the kind, or does not have it.
 func (c *Check) Concerns(gvk schema.GroupVersionKind) bool {
 	for _, kind := range append(c.converter.Equivalents(gvk), gvk) {
 		deprecated := kubever.LifecycleOf(kind).Deprecated // also of what is off
-		if status := c.verdictOf(kind).Status; status == "removed" || status == "deprecated" ||
+		if status := c.verdictOf(kind).Status; status == "removed" || status == "later" || status == "deprecated" ||
 			deprecated != 0 && deprecated <= c.minor {
 			return true
 		}
