@@ -106,7 +106,8 @@ func TestMarshalLeavesWhatIsRare(t *testing.T) {
 	for _, value := range []any{
 		own{1}, map[string]any{"a": own{2}, "b": int32(3)}, []any{json.Number("4"), uint8(5)},
 		map[string]string{"<": "&"},
-		map[string]any(nil), []any(nil), deep, math.NaN(), []any{math.Inf(1)}, func() {}, 1e21, 1e-7, -0.0, float64(5),
+		map[string]any(nil), []any(nil), deep, math.NaN(), []any{math.Inf(1)}, func() {}, 1e21, 1e-7,
+		math.Copysign(0, -1), float64(5),
 	} {
 		written(t, value, "", "")
 		written(t, value, "  ", "    ")

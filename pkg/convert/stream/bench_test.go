@@ -80,14 +80,13 @@ func (s spent) times(of time.Duration) float64 { return float64(of) / float64(s.
 // measured is the least of some rounds.
 func measured(tb testing.TB, c *convert.Converter, minor kubever.Minor, text []byte, more func() bool) spent {
 	s := spent{time.Hour, time.Hour, time.Hour, time.Hour}
-	results := convertText(tb, c, minor, text)
 	for more() {
 		start := processorTime(tb)
 		if err := untyped([]string{string(text)}); err != nil {
 			tb.Fatal(err)
 		}
 		read := processorTime(tb)
-		results = convertText(tb, c, minor, text)
+		results := convertText(tb, c, minor, text)
 		converted := processorTime(tb)
 		judgeAll(tb, c, results)
 		judged := processorTime(tb)
