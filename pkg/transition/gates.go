@@ -70,7 +70,8 @@ func (b *builder) wayBack(phase Phase) {
 func storesCheck(p *plan.Plan) Check {
 	m := p.Ownership()
 	return Check{Kind: StoresAgree, Stores: p.Stores, Map: &m, Accept: p.Accept,
-		Hint: "rewrite the objects through the newer API server in a version that both decode"}
+		Hint: "objects that cannot be decoded: rewrite them through the newer API server in a version that both " +
+			"decode; of the rest fusionctl explain RULE says more"}
 }
 
 // prepare are the checks and the copies before anything changes.

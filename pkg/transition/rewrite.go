@@ -94,8 +94,8 @@ func (b *builder) readable(reads, wrote *plan.Plan) Check {
 	c := storesCheck(reads)
 	if r := rewriteOf(reads, wrote); b.prepares && r != nil {
 		c.Kind, c.Rewrite = MayRewrite, r
-		c.Hint = "delete these objects, or write them again without what is named, through the " + string(pair.Modern) +
-			" API server"
+		c.Hint = "objects that cannot be decoded: delete them, or write them again without what is named, through " +
+			"the " + string(pair.Modern) + " API server; of the rest fusionctl explain RULE says more"
 	}
 	return c
 }
