@@ -26,6 +26,8 @@ const (
 )
 
 // saidTwice lists the fields that a valid text of JSON has more than once in one object, in the words of API servers.
+// sigs.k8s.io/json, which these have the words from, makes each name whole before it can be cut: of the bodies that are
+// taken here, a hundred names of 16 MiB.
 func saidTwice(text []byte) (twice []string) {
 	type frame struct {
 		seen  map[string]bool // nil in a list
