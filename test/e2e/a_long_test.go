@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"maps"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -27,15 +26,7 @@ func TestEverythingDiesOnTheWay(t *testing.T) {
 		f := w.nodesPair
 		w.dying = &dying{}
 
-		files := f.run("sh", "-c", unitSums)
-		install := w.plan("install", "none", w.fused)
-		w.editManager("-garbagecollector")
-		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f",
-			filepath.Join(f.runbook(render.Systemd), "legacy-access.yaml"))
-		install.run("apply", "permissions on the legacy side")
-		f.deploy(pair.Modern, "modern", 2, serves())
-		f.awaitReady("modern", 2)
-		w.unchanged("in fusion")
+		install := w.fuses()
 
 		objects, custom := f.objects(pair.Legacy), w.customs(pair.Legacy)
 		hand := w.plan("hand", w.fused, w.handed)
@@ -44,9 +35,7 @@ func TestEverythingDiesOnTheWay(t *testing.T) {
 		hand.run("apply", noOperators)
 		w.unchanged("handed over")
 		w.has(objects)
-		if got := w.customs(pair.Modern); !maps.Equal(got, custom) {
-			t.Errorf("handed over, the modern side has %v, want %v", got, custom)
-		}
+		w.hasCustoms(pair.Modern, custom, "handed over")
 		w.operates(pair.Modern, 1, "modern")
 
 		roles := w.plan("roles", w.handed, w.copied)
@@ -58,43 +47,14 @@ func TestEverythingDiesOnTheWay(t *testing.T) {
 		retire := w.plan("retire", w.over, w.alone)
 		retire.asks("apply", "stop kube-apiserver, kube-controller-manager, kube-scheduler on cp-1")
 		f.run("sh", "-c", "systemctl disable --now "+legacyUnits)
-		const agreed = "the modern controllers act for everything from here on"
 		retire.run("apply", "stop the legacy side of cp-1", agreed)
 		w.withoutLegacy()
 		w.unchanged("alone")
 		w.has(objects)
 		w.actsAlone()
 
-		retire.asks("undo", "start kube-apiserver, kube-controller-manager, kube-scheduler on cp-1 again")
-		f.run("sh", "-c", "systemctl enable --now --no-block "+legacyUnits)
-		retire.run("undo", "stop the legacy side of cp-1")
-		w.withLegacy()
-		w.unchanged("with the legacy side again")
-		w.proxy(15, f.Legacy)
-		w.crosses(over, "undo", 36, 15)
-		roles.run("undo")
-		w.operates(pair.Modern, 0, "")
-		objects, custom = f.objects(pair.Modern), w.customs(pair.Modern)
-		maps.DeleteFunc(objects, func(name, _ string) bool { return strings.Contains(name, "/modern") })
-		hand.asks("undo", "kube-controller-manager runs without", noOperatorsBack)
-		w.editManager("-garbagecollector")
-		hand.run("undo", noOperatorsBack)
-		w.unchanged("handed back")
-		f.are(pair.Legacy, objects)
-		if got := w.customs(pair.Legacy); !maps.Equal(got, custom) {
-			t.Errorf("handed back, the legacy side has %v, want %v", got, custom)
-		}
-		w.operates(pair.Legacy, 1, "back")
-		w.onDisk()
-
-		w.deleted("modern")
-		w.editManager("")
-		install.run("undo", "check the arguments of kube-controller-manager")
-		w.unchanged("after the way back")
-		f.asBefore(render.Systemd)
-		if left := f.run("sh", "-c", unitSums); left != files {
-			t.Errorf("the files are\n%s\nwant as before\n%s", left, files)
-		}
+		w.unretires(retire)
+		w.comesBack(15, install, hand, roles, over)
 		t.Logf("killed %d times: %v; apply and undo were run again %d times", w.dying.times, w.dying.what,
 			w.dying.again)
 		for _, unit := range strings.Fields(mortals) {

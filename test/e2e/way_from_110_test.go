@@ -5,13 +5,11 @@ package e2e
 import (
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
-	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
 // bound tells objects that cannot leave a side before 1.12.
@@ -31,15 +29,7 @@ func TestTheWayFrom110(t *testing.T) {
 		f := w.nodesPair
 		f.nodes[0].ConfigureKubelets("nodeStatusReportFrequency: 10s")
 
-		files := f.run("sh", "-c", unitSums)
-		install := w.plan("install", "none", w.fused)
-		w.editManager("-garbagecollector")
-		access := filepath.Join(f.runbook(render.Systemd), "legacy-access.yaml")
-		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f", access)
-		install.run("apply", "permissions on the legacy side")
-		f.deploy(pair.Modern, "modern", 2, serves())
-		f.awaitReady("modern", 2)
-		w.unchanged("in fusion")
+		install := w.fuses()
 
 		f.run("sh", "-c", `sed 's/handedOver: \[/&statefulsets.apps, daemonsets.apps, /' `+w.handed+" > /root/all.yaml")
 		out, err := f.nodes[0].Run(t.Context(), "fusionctl", "transition", "plan", w.fused, "/root/all.yaml",
@@ -58,9 +48,7 @@ func TestTheWayFrom110(t *testing.T) {
 		hand.run("apply", noOperators)
 		w.unchanged("handed over")
 		w.has(objects)
-		if got := w.customs(pair.Modern); !maps.Equal(got, custom) {
-			t.Errorf("handed over, the modern side has %v, want %v", got, custom)
-		}
+		w.hasCustoms(pair.Modern, custom, "handed over")
 		w.operates(pair.Modern, 1, "modern")
 		w.schedules(pair.Modern)
 
@@ -82,7 +70,6 @@ func TestTheWayFrom110(t *testing.T) {
 		}
 		retire.asks("apply", "stop kube-apiserver, kube-controller-manager, kube-scheduler on cp-1")
 		f.run("sh", "-c", "systemctl disable --now "+legacyUnits)
-		const agreed = "the modern controllers act for everything from here on"
 		retire.run("apply", "stop the legacy side of cp-1", agreed)
 		w.withoutLegacy()
 		w.unchanged("alone")
@@ -90,36 +77,8 @@ func TestTheWayFrom110(t *testing.T) {
 		w.actsAlone()
 		w.operates(pair.Modern, 1, "alone")
 
-		retire.asks("undo", "start kube-apiserver, kube-controller-manager, kube-scheduler on cp-1 again")
-		f.run("sh", "-c", "systemctl enable --now --no-block "+legacyUnits)
-		retire.run("undo", "stop the legacy side of cp-1")
-		w.withLegacy()
-		w.unchanged("with the legacy side again")
-
-		w.proxy(10, f.Legacy)
-		w.crosses(over, "undo", 36, 10)
-		roles.run("undo")
-		w.operates(pair.Modern, 0, "")
-		objects, custom = f.objects(pair.Modern), w.customs(pair.Modern)
-		maps.DeleteFunc(objects, func(name, _ string) bool { return strings.Contains(name, "/modern") })
-		hand.fails("undo", "kube-controller-manager runs without", noOperatorsBack)
-		w.editManager("-garbagecollector")
-		hand.run("undo", noOperatorsBack)
-		w.unchanged("handed back")
-		f.are(pair.Legacy, objects)
-		if got := w.customs(pair.Legacy); !maps.Equal(got, custom) {
-			t.Errorf("handed back, the legacy side has %v, want %v", got, custom)
-		}
-		w.operates(pair.Legacy, 1, "back")
-
-		w.deleted("modern")
-		w.editManager("")
-		install.run("undo", "check the arguments of kube-controller-manager")
-		w.unchanged("after the way back")
-		f.asBefore(render.Systemd)
-		if left := f.run("sh", "-c", unitSums); left != files {
-			t.Errorf("the files are\n%s\nwant as before\n%s", left, files)
-		}
+		w.unretires(retire)
+		w.comesBack(10, install, hand, roles, over)
 		provedOnNodes(t, "1.10.13", "1.36.3",
 			"a cluster of 1.10.13 whose StatefulSets and DaemonSets were deleted becomes one of 1.36.3 alone by "+
 				"fusionctl transition and comes back over every step: no pod is lost, exactly the predicted "+

@@ -32,6 +32,7 @@ const (
 		"customresourcedefinitions.apiextensions.k8s.io poddisruptionbudgets.policy"
 	newWorkloads = fewWorkloads + " statefulsets.apps daemonsets.apps priorityclasses.scheduling.k8s.io"
 
+	agreed          = "the modern controllers act for everything from here on"
 	noOperators     = "no operators of the legacy side run"
 	noOperatorsBack = "on the way back: no operators of the modern side run"
 	givenUp         = "-cronjob,-daemonset,-deployment,-disruption,-garbagecollector,-horizontalpodautoscaling,-job," +
@@ -47,15 +48,7 @@ func TestTheWholeWay(t *testing.T) {
 		w := startWholeWay(t, 15, newWorkloads, "")
 		f := w.nodesPair
 
-		files := f.run("sh", "-c", unitSums)
-		install := w.plan("install", "none", w.fused)
-		w.editManager("-garbagecollector")
-		access := filepath.Join(f.runbook(render.Systemd), "legacy-access.yaml")
-		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f", access)
-		install.run("apply", "permissions on the legacy side")
-		f.deploy(pair.Modern, "modern", 2, serves())
-		f.awaitReady("modern", 2)
-		w.unchanged("in fusion")
+		install := w.fuses()
 
 		objects := f.objects(pair.Legacy)
 		custom := w.customs(pair.Legacy)
@@ -68,9 +61,7 @@ func TestTheWholeWay(t *testing.T) {
 		hand.fails("undo", "kube-controller-manager runs without") // it turns round in the middle
 		w.editManager("-garbagecollector")
 		hand.run("undo")
-		if got := w.customs(pair.Legacy); !maps.Equal(got, custom) {
-			t.Errorf("turned round, the legacy side has %v, want %v", got, custom)
-		}
+		w.hasCustoms(pair.Legacy, custom, "turned round")
 		w.operates(pair.Legacy, 1, "turned")
 		w.unchanged("turned round")
 		custom = w.customs(pair.Legacy)
@@ -79,9 +70,7 @@ func TestTheWholeWay(t *testing.T) {
 		hand.run("apply", noOperators)
 		w.unchanged("handed over")
 		w.has(objects)
-		if got := w.customs(pair.Modern); !maps.Equal(got, custom) {
-			t.Errorf("handed over, the modern side has %v, want %v", got, custom)
-		}
+		w.hasCustoms(pair.Modern, custom, "handed over")
 		w.operates(pair.Modern, 1, "modern")
 		w.schedules(pair.Modern)
 		w.onDisk()
@@ -100,7 +89,6 @@ func TestTheWholeWay(t *testing.T) {
 		w.unchanged("not retired after all")
 		retire.asks("apply", "stop kube-apiserver, kube-controller-manager, kube-scheduler on cp-1")
 		f.run("sh", "-c", "systemctl disable --now "+legacyUnits)
-		const agreed = "the modern controllers act for everything from here on"
 		retire.asks("apply", "the controllers of 1.36.3 act for the whole cluster", "stop the legacy side of cp-1")
 		retire.killed("apply", "controllers, scheduler and collector do their work", "stop the legacy side of cp-1",
 			agreed)
@@ -113,45 +101,72 @@ func TestTheWholeWay(t *testing.T) {
 		w.schedules(pair.Modern)
 		w.onDisk()
 
-		retire.asks("undo", "start kube-apiserver, kube-controller-manager, kube-scheduler on cp-1 again")
-		f.run("sh", "-c", "systemctl enable --now --no-block "+legacyUnits)
-		retire.run("undo", "stop the legacy side of cp-1")
-		w.withLegacy()
-		w.unchanged("with the legacy side again")
+		w.unretires(retire)
 		f.deploy(pair.Modern, "again", 1, serves())
 		f.awaitReady("again", 1)
 		w.deleted("again")
 
-		w.proxy(15, f.Legacy)
-		w.crosses(over, "undo", 36, 15)
-		roles.run("undo")
-		w.operates(pair.Modern, 0, "")
-		objects, custom = f.objects(pair.Modern), w.customs(pair.Modern)
-		maps.DeleteFunc(objects, func(name, _ string) bool { return strings.Contains(name, "/modern") })
-		hand.fails("undo", "kube-controller-manager runs without", noOperatorsBack)
-		w.editManager("-garbagecollector")
-		hand.run("undo", noOperatorsBack)
-		w.unchanged("handed back")
-		f.are(pair.Legacy, objects)
-		if got := w.customs(pair.Legacy); !maps.Equal(got, custom) {
-			t.Errorf("handed back, the legacy side has %v, want %v", got, custom)
-		}
-		w.operates(pair.Legacy, 1, "back")
-		w.onDisk()
-
-		w.deleted("modern")
-		w.editManager("")
-		install.run("undo", "check the arguments of kube-controller-manager")
-		w.unchanged("after the way back")
-		f.asBefore(render.Systemd)
-		if left := f.run("sh", "-c", unitSums); left != files {
-			t.Errorf("the files are\n%s\nwant as before\n%s", left, files)
-		}
+		w.comesBack(15, install, hand, roles, over)
 		provedOnNodes(t, "1.15.12", "1.36.3",
 			"a cluster of 1.15.12 becomes one of 1.36.3 alone by fusionctl transition (install, hand over, roles, "+
 				"nodes over, retire) and comes back over every step: no pod is lost, exactly the predicted containers "+
 				"restart, a service fails only while its kubelet is changed, and the files are those of before")
 	}, fusionctlEnv, reconcilerEnv)
+}
+
+// fuses installs the modern side, and has pods of it.
+func (w *wholeWay) fuses() (install *stepsOnHost) {
+	w.t.Helper()
+	w.files = w.run("sh", "-c", unitSums)
+	install = w.plan("install", "none", w.fused)
+	w.editManager("-garbagecollector")
+	w.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f",
+		filepath.Join(w.runbook(render.Systemd), "legacy-access.yaml"))
+	install.run("apply", "permissions on the legacy side")
+	w.deploy(pair.Modern, "modern", 2, serves())
+	w.awaitReady("modern", 2)
+	w.unchanged("in fusion")
+	return install
+}
+
+// unretires brings the legacy side back.
+func (w *wholeWay) unretires(retire *stepsOnHost) {
+	w.t.Helper()
+	retire.asks("undo", "start kube-apiserver, kube-controller-manager, kube-scheduler on cp-1 again")
+	w.run("sh", "-c", "systemctl enable --now --no-block "+legacyUnits)
+	retire.run("undo", "stop the legacy side of cp-1")
+	w.withLegacy()
+	w.unchanged("with the legacy side again")
+}
+
+// comesBack goes from a pair with everything handed over, and its node with it, to where the way began.
+func (w *wholeWay) comesBack(minor kubever.Minor, install, hand, roles, over *stepsOnHost) {
+	t := w.t
+	t.Helper()
+	w.proxy(minor, w.Legacy)
+	w.crosses(over, "undo", 36, minor)
+	roles.run("undo")
+	w.operates(pair.Modern, 0, "")
+	objects, custom := w.objects(pair.Modern), w.customs(pair.Modern)
+	maps.DeleteFunc(objects, func(name, _ string) bool { return strings.Contains(name, "/modern") })
+	hand.asks("undo", "kube-controller-manager runs without", noOperatorsBack)
+	w.editManager("-garbagecollector")
+	hand.run("undo", noOperatorsBack)
+	w.unchanged("handed back")
+	w.are(pair.Legacy, objects)
+	w.hasCustoms(pair.Legacy, custom, "handed back")
+	w.operates(pair.Legacy, 1, "back")
+	if w.bytes != "" {
+		w.onDisk()
+	}
+	w.deleted("modern")
+	w.editManager("")
+	install.run("undo", "check the arguments of kube-controller-manager")
+	w.unchanged("after the way back")
+	w.asBefore(render.Systemd)
+	if left := w.run("sh", "-c", unitSums); left != w.files {
+		t.Errorf("the files are\n%s\nwant as before\n%s", left, w.files)
+	}
 }
 
 // wholeWay is a cluster on its way.
@@ -163,7 +178,8 @@ type wholeWay struct {
 	legacy                             *rig.APIServer
 	masters, users                     *rig.Client
 	probe                              *rig.Process
-	bytes                              string // on the disk of a pod
+	bytes                              string // on the disk of a pod; "" where there is none
+	files                              string // checksums of before
 	ready                              map[string]int
 	dying                              *dying // what is killed on the way; nil: nothing is
 }
@@ -368,6 +384,14 @@ func (f *nodesPair) replan(text string) {
 	legacy, modern := f.Legacy, f.Modern
 	f.plan(text)
 	f.Legacy, f.Modern = legacy, modern
+}
+
+// hasCustoms: a side has these custom resources, as the same objects.
+func (w *wholeWay) hasCustoms(side pair.Side, want map[string]string, when string) {
+	w.t.Helper()
+	if got := w.customs(side); !maps.Equal(got, want) {
+		w.t.Errorf("%s, the %s side has %v, want %v", when, side, got, want)
+	}
 }
 
 func kubeletArgsOf(n *rig.Node) (args []string) {
