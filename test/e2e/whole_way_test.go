@@ -449,7 +449,7 @@ func (w *wholeWay) serves() {
 	})
 	w.probe = w.nodes[0].Start("probe", "/bin/sh", []string{"-c", `while :; do
 		echo >> /root/requests
-		curl -sf -o /dev/null --max-time 2 ` + url + ` || echo failed >> /root/failed
+		curl -sf -o /dev/null --max-time 2 ` + url + ` || date +%T >> /root/failed
 		sleep 0.1
 	done`})
 }
@@ -467,12 +467,16 @@ func (w *wholeWay) failed() (requests, failed int) {
 	return count("/root/requests"), count("/root/failed")
 }
 
+// whyFailed prints when requests failed, and what the kubelet wrote of its connections and its node.
+const whyFailed = `uniq -c /root/failed; grep -iE "NodeNotReady|NodeReady|Error updating node status|closed network" ` +
+	`/var/log/kubelet.log | cut -c1-250 | tail -n 40`
+
 // served: no request has failed but while the kubelet was changed, which was forgotten.
 func (w *wholeWay) served() {
 	w.t.Helper()
 	requests, failed := w.failed()
 	if failed > 0 || requests == 0 {
-		w.t.Errorf("of %d requests %d failed", requests, failed)
+		w.t.Errorf("of %d requests %d failed: %s", requests, failed, w.run("sh", "-c", whyFailed))
 	}
 	w.t.Logf("%d requests, %d failed", requests, failed)
 }
