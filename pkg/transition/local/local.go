@@ -78,7 +78,7 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		if _, err := os.Stat("/etc/systemd/system/" + a.Unit); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return systemctl(ctx, "disable", "--now", a.Unit)
+		return stopUnit(ctx, a.Unit)
 	case transition.Snapshot:
 		return h.snapshot(ctx, a.Store)
 	case transition.Release:
@@ -127,6 +127,18 @@ func startUnit(ctx context.Context, unit string) error {
 		}
 	}
 	return nil
+}
+
+// stopUnit has a unit stopped for good. One whose program ended in that moment by itself would stay among those that
+// have failed, for as long as the host runs, and with it an alert about it.
+func stopUnit(ctx context.Context, unit string) error {
+	if err := systemctl(ctx, "disable", "--now", unit); err != nil {
+		return err
+	}
+	if systemctl(ctx, "is-failed", "--quiet", unit) != nil {
+		return nil
+	}
+	return systemctl(ctx, "reset-failed", unit)
 }
 
 func systemctl(ctx context.Context, args ...string) error {

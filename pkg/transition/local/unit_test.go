@@ -11,24 +11,46 @@ import (
 // A unit that runs when a transition starts it may run by the files of before: something that wants it had it started
 // since it was stopped.
 func TestUnitsAreStartedByTheFilesThatAreThere(t *testing.T) {
+	got := toldSystemd(t, "", func() error {
+		return (&Host{}).Do(t.Context(), "cp-1", &transition.Action{Kind: transition.StartUnit,
+			Unit: "kube-apiserver-modern.service"})
+	})
+	want := "daemon-reload\nenable kube-apiserver-modern.service\nrestart kube-apiserver-modern.service\n"
+	if got != want {
+		t.Errorf("systemd is told\n%s, want\n%s", got, want)
+	}
+}
+
+// A unit that is stopped for good is none that has failed, whenever its program ended.
+func TestStoppedUnitsHaveNotFailed(t *testing.T) {
+	for answer, want := range map[string]string{
+		"[ $1 != is-failed ]": "disable --now etcd.service\nis-failed --quiet etcd.service\n",
+		"": "disable --now etcd.service\nis-failed --quiet etcd.service\n" +
+			"reset-failed etcd.service\n",
+	} {
+		got := toldSystemd(t, answer, func() error { return stopUnit(t.Context(), "etcd.service") })
+		if got != want {
+			t.Errorf("systemd is told\n%s, want\n%s", got, want)
+		}
+	}
+}
+
+// toldSystemd is what systemd is told meanwhile, a line each time; a command of the shell says how it ends.
+func toldSystemd(t *testing.T, answer string, do func() error) string {
+	t.Helper()
 	dir := t.TempDir()
 	said := filepath.Join(dir, "said")
-	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte("#!/bin/sh\necho \"$@\" >> "+said+"\n"),
-		0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte("#!/bin/sh\necho \"$@\" >> "+said+"\n"+answer+
+		"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	h := &Host{}
-	if err := h.Do(t.Context(), "cp-1", &transition.Action{Kind: transition.StartUnit,
-		Unit: "kube-apiserver-modern.service"}); err != nil {
+	if err := do(); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(said)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "daemon-reload\nenable kube-apiserver-modern.service\nrestart kube-apiserver-modern.service\n"
-	if string(got) != want {
-		t.Errorf("systemd is told\n%s, want\n%s", got, want)
-	}
+	return string(got)
 }
