@@ -2,6 +2,7 @@ package kubever
 
 import (
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -110,26 +111,48 @@ func EndpointReconcilersIn(m Minor) EndpointReconcilers {
 }
 
 // Allocators says where the API server of a minor records allocated ClusterIPs. Two servers which share services and do
-// not read the same record allocate one address twice. Node ports are in ranges/servicenodeports in every minor.
+// not read the same record allocate one address twice. Node ports are in ranges/servicenodeports in every minor, and
+// each completes that.
 type Allocators struct {
 	Bitmap  bool // writes ranges/serviceips by default
 	Objects bool // writes IPAddress objects by default
 	// KeepBitmap is the value of --feature-gates that makes the server write the bitmap too, where that is not the
 	// default and not refused; "" otherwise.
 	KeepBitmap string
-	// FromObjects: a free address is found among the IPAddress objects, whatever is written besides; otherwise in the
-	// bitmap. What a version writes and what it allocates from are two facts.
+	// EndBitmap is the value that makes a server that writes both leave the bitmap alone; "" where there is none.
+	EndBitmap string
+	// FromObjects: an address is allocated when its IPAddress can be created, also where the bitmap is what proposes
+	// it; otherwise the bitmap alone says what is free. What a version writes and what it allocates from are two facts.
 	FromObjects bool
-	Source      string
+	// CompletesBitmap: the repair loop adds to the bitmap what Services have and it lacks, at the start of a server,
+	// before that is ready, and every three minutes; otherwise it creates IPAddress objects, and leaves the bitmap as
+	// it is, also where one is written.
+	CompletesBitmap bool
+	Source          string
+}
+
+// With is how the server allocates that is started with the value of --feature-gates.
+func (a Allocators) With(gates string) Allocators {
+	for gate := range strings.SplitSeq(gates, ",") {
+		switch gate = strings.TrimSpace(gate); {
+		case gate == "":
+		case gate == a.KeepBitmap:
+			a.Bitmap = true
+		case gate == a.EndBitmap:
+			a.Bitmap = false
+		}
+	}
+	return a
 }
 
 var allocatorTable = sync.OnceValue(decodeAllocators)
 
 func decodeAllocators() []during[Allocators] {
 	var allocators []during[Allocators]
-	for _, r := range readTable("allocators.tsv", 5) {
+	for _, r := range readTable("allocators.tsv", 7) {
 		allocators = append(allocators, during[Allocators]{r.ranges(0), Allocators{
-			Bitmap: r.yes(1), Objects: r.yes(2), KeepBitmap: r.text(3), FromObjects: r.text(4) == "objects",
+			Bitmap: r.yes(1), Objects: r.yes(2), KeepBitmap: r.text(3), EndBitmap: r.text(4),
+			FromObjects: r.text(5) == "objects", CompletesBitmap: r.text(6) == "bitmap",
 			Source: "kube_features.go and registry/core/rest/storage_core.go of each minor; run: 1.36.3",
 		}})
 	}

@@ -2,6 +2,7 @@ package kubever
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -273,6 +274,19 @@ func TestEndpointReconcilersAndAllocators(t *testing.T) {
 		if settable := !got.Bitmap && !single.Locked; (got.KeepBitmap != "") != settable {
 			t.Errorf("%s: the bitmap is kept by %q, the gate is settable: %v", m, got.KeepBitmap, settable)
 		}
+		if settable := got.Bitmap && got.Objects && !single.Locked; (got.EndBitmap != "") != settable {
+			t.Errorf("%s: the bitmap is left alone by %q, the gate is settable: %v", m, got.EndBitmap, settable)
+		}
+		if got.With(got.KeepBitmap+" , "+got.EndBitmap+",X=true").Bitmap != (got.Bitmap && got.EndBitmap == "" ||
+			got.KeepBitmap != "") {
+			t.Errorf("%s: started with its gates it is %+v", m, got.With(got.KeepBitmap+","+got.EndBitmap))
+		}
+		if repaired := slices.ContainsFunc(StartupWrites(m), func(w StartupWrite) bool {
+			return w.Resource == "ranges/serviceips" && w.Continuous
+		}); got.CompletesBitmap != repaired {
+			t.Errorf("%s completes the bitmap: %v, of what it writes at its start: %v", m, got.CompletesBitmap,
+				repaired)
+		}
 		serviceIPs, _ := ResourceByKey("ranges/serviceips")
 		if serviceIPs.OnByDefault(m) != got.Bitmap {
 			t.Errorf("%s: ranges/serviceips is on %v, the allocator writes it %v", m, serviceIPs.OnByDefault(m),
@@ -311,8 +325,8 @@ func TestStartupWritesHoldTogether(t *testing.T) {
 				t.Errorf("%s: %s is turned off by --%s=%s, which does not exist", m, w.Hook, w.OffFlag, w.OffValue)
 			}
 			if w.OffFlag == "feature-gates" {
-				gate, _, _ := strings.Cut(w.OffValue, "=")
-				if state, ok := Gate(gate).At(m); !ok || !state.Default || state.Locked {
+				gate, is, _ := strings.Cut(w.OffValue, "=")
+				if state, ok := Gate(gate).At(m); !ok || is == strconv.FormatBool(state.Default) || state.Locked {
 					t.Errorf("%s: %s is turned off by %s, which is %+v", m, w.Hook, w.OffValue, state)
 				}
 			}

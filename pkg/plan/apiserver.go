@@ -256,12 +256,8 @@ func (b *basis) restraintArgs(l *argList) {
 				"tokens", b.file.Spec.Kubelet.Version.Minor)
 		}
 	}
-	if services := rowOf(b.rows, "services/specs"); services != nil && services.VisibleToBoth() &&
-		services.Owner == pair.OwnerShared &&
-		len(b.file.Spec.Network.ModernServiceCIDRs) == 0 && !kubever.AllocatorsIn(b.legacy).FromObjects {
-		if gate := kubever.AllocatorsIn(l.minor).KeepBitmap; gate != "" {
-			why[gate] = "the legacy side's allocator must see the ClusterIPs allocated here"
-		}
+	for gate, reason := range b.bitmapGates(l.minor) {
+		why[gate] = reason
 	}
 	if len(why) > 0 {
 		var reasons []string
@@ -271,6 +267,26 @@ func (b *basis) restraintArgs(l *argList) {
 		}
 		l.set("feature-gates", strings.Join(gates, ","), strings.Join(reasons, "; "))
 	}
+}
+
+// bitmapGates are the gates by which the modern API server writes the bitmap of ClusterIPs that the legacy side
+// allocates from, and leaves one alone that has another range, with why.
+func (b *basis) bitmapGates(m kubever.Minor) map[string]string {
+	services := rowOf(b.rows, "services/specs")
+	if services == nil || !services.VisibleToBoth() {
+		return nil
+	}
+	gates, own := map[string]string{}, b.file.Spec.Network.ModernServiceCIDRs
+	allocators := kubever.AllocatorsIn(m)
+	if gate := allocators.KeepBitmap; gate != "" && len(own) == 0 && services.Owner == pair.OwnerShared &&
+		!kubever.AllocatorsIn(b.legacy).FromObjects {
+		gates[gate] = "the legacy side's allocator must see the ClusterIPs allocated here"
+	}
+	if gate := allocators.EndBitmap; gate != "" && len(own) > 0 &&
+		!slices.Equal(own, b.file.Spec.Network.ServiceCIDRs) {
+		gates[gate] = "the bitmap of ClusterIPs has the legacy side's range"
+	}
+	return gates
 }
 
 // expectModernServers keeps the legacy API server from removing the addresses of a modern one that cannot be told not

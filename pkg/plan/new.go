@@ -65,7 +65,7 @@ func New(f *spec.File, target Target) (*Plan, error) {
 	if target == Hosted { // of which no host is asked for anything
 		programs = nil
 	}
-	return &Plan{
+	p := &Plan{
 		Target: target, Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version,
 		ModernKubelet: modernKubelet, Nodes: b.nodes(), Network: s.Network,
 		PKI: s.PKI, Prefix: s.Stores[0].Prefix, Stores: b.stores,
@@ -78,7 +78,11 @@ func New(f *spec.File, target Target) (*Plan, error) {
 		Programs: programs,
 		TokenKey: b.tokenKey(), Kubelets: b.kubeletAccess(runs.components, runs.certificates),
 		Unprovided: b.unprovided(runs),
-	}, nil
+	}
+	for _, side := range pair.Sides() {
+		p.Side(side).Facts.Allocates = p.allocates(side)
+	}
+	return p, nil
 }
 
 // parts are what runs, and the files that it needs.
@@ -166,7 +170,7 @@ func rangesTaken(f *spec.File, at string, ranges []string, side *spec.Side) erro
 		}
 		return f.Errorf(at, "the API server of %s takes one range; want one", m)
 	}
-	if !kubever.AllocatorsIn(m).Bitmap {
+	if !kubever.AllocatorsIn(m).With(gates).Bitmap {
 		return nil
 	}
 	for i, text := range ranges {
@@ -338,7 +342,7 @@ func (b *basis) sideAsAWhole(name pair.Side, locks []pair.Lock) Side {
 		Locks: append([]pair.Lock{}, locks...)}
 	side.Facts = pair.ControlPlane{
 		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.rows, name, m),
-		Collector: b.collector(name), CRDFields: kubever.CRDFields(m), Allocates: allocates(m),
+		Collector: b.collector(name), CRDFields: kubever.CRDFields(m),
 		Undecryptable: undecryptable(m),
 	}
 	if name == pair.Modern {
@@ -383,8 +387,18 @@ func (b *basis) collector(name pair.Side) gc.Collector {
 	return c
 }
 
-func allocates(m kubever.Minor) string {
-	a := kubever.AllocatorsIn(m)
+// Allocators is how the API servers of a side allocate ClusterIPs, as they are started.
+func (p *Plan) Allocators(side pair.Side) kubever.Allocators {
+	a := kubever.AllocatorsIn(p.Side(side).Version.Minor)
+	for _, c := range p.ComponentsOf(side, kubever.APIServer) {
+		gates, _ := c.Arg("feature-gates")
+		return a.With(gates)
+	}
+	return a
+}
+
+func (p *Plan) allocates(side pair.Side) string {
+	a := p.Allocators(side)
 	switch {
 	case a.Bitmap && a.Objects:
 		return pair.AllocatesBoth

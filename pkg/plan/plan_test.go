@@ -724,3 +724,25 @@ func TestWhatASpecAllowsAPolicyCanSay(t *testing.T) {
 		t.Errorf("%d combinations were planned, want many more", taken)
 	}
 }
+
+// TestAPlanSaysWhoWritesTheBitmap: as the modern API server is started, not as its minor is by default.
+func TestAPlanSaysWhoWritesTheBitmap(t *testing.T) {
+	const own = "  network: {serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]}\n"
+	for _, test := range []struct{ modern, more, gates, allocates string }{
+		{"1.32", "", "", pair.AllocatesBitmap},
+		{"1.33", "", "", pair.AllocatesBoth},
+		{"1.33", own, "DisableAllocatorDualWrite=true", pair.AllocatesAddresses},
+		{"1.34", "", "DisableAllocatorDualWrite=false", pair.AllocatesBoth},
+		{"1.34", own, "", pair.AllocatesAddresses},
+		{"1.35", "", "", pair.AllocatesAddresses},
+	} {
+		p := planOf(t, splitSpec("1.15", test.modern, test.more))
+		gates, _ := p.ComponentsOf(pair.Modern, kubever.APIServer)[0].Arg("feature-gates")
+		if strings.Contains(gates, "DisableAllocatorDualWrite") != (test.gates != "") ||
+			!strings.Contains(gates, test.gates) || p.Modern.Facts.Allocates != test.allocates ||
+			p.Legacy.Facts.Allocates != pair.AllocatesBitmap {
+			t.Errorf("%s %s: gates %q, %s beside %s", test.modern, test.more, gates, p.Modern.Facts.Allocates,
+				p.Legacy.Facts.Allocates)
+		}
+	}
+}

@@ -93,7 +93,10 @@ func addressRules() []rule {
 			ID: "FUS051", Title: "The allocators of the two sides use different ranges",
 			Why: "The bitmap records its range. An API server that finds another range refuses to allocate, and " +
 				"its repair loop rewrites the bitmap to its own range every three minutes: creating services fails " +
-				"on the side that did not write last. Node ports have a bitmap in every version.",
+				"on the side that did not write last. Node ports have a bitmap in every version. 1.33 writes the " +
+				"bitmap beside its objects, and refuses each service that asks for an address where that has " +
+				"another range; with DisableAllocatorDualWrite=true, which a plan with a range of its own sets, it " +
+				"leaves the bitmap alone. Versions before it allocate from the bitmap alone.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Seen: "after 1.15.12 had started with 10.97.0.0/24 over the services of " +
 				"1.10.13, which has 10.96.0.0/24, 1.10.13 created none any more",
@@ -242,13 +245,6 @@ func overlap(a, b string) bool {
 	return false
 }
 
-// writesBitmap reports whether a side's API server notes ClusterIPs in the bitmap, as it is started.
-func writesBitmap(p *plan.Plan, side pair.Side) bool {
-	facts := kubever.AllocatorsIn(p.Side(side).Version.Minor)
-	gates, _ := sideArg(p, side, kubever.APIServer, "feature-gates")
-	return facts.Bitmap || facts.KeepBitmap != "" && strings.Contains(gates, facts.KeepBitmap)
-}
-
 // doubleAddresses reports a legacy side that finds a free address in a bitmap which the modern side does not write. A
 // side that notes addresses in objects and in the bitmap takes neither for free when it is in the other's record.
 func doubleAddresses(p *plan.Plan) []finding.Finding {
@@ -257,7 +253,7 @@ func doubleAddresses(p *plan.Plan) []finding.Finding {
 		!overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
 		return nil
 	}
-	if kubever.AllocatorsIn(p.Legacy.Version.Minor).FromObjects || writesBitmap(p, pair.Modern) {
+	if kubever.AllocatorsIn(p.Legacy.Version.Minor).FromObjects || p.Allocators(pair.Modern).Bitmap {
 		return nil
 	}
 	fix := "give the modern side another range, spec.network.modernServiceCIDRs: [RANGE], outside of " +
@@ -292,10 +288,13 @@ func differentRanges(p *plan.Plan) []finding.Finding {
 	}
 	var found []finding.Finding
 	legacy, modern := ranges(p, pair.Legacy), ranges(p, pair.Modern)
-	if legacy != modern && writesBitmap(p, pair.Legacy) && writesBitmap(p, pair.Modern) {
+	if legacy != modern && p.Allocators(pair.Legacy).Bitmap && p.Allocators(pair.Modern).Bitmap {
 		found = append(found, finding.Finding{Subject: "--service-cluster-ip-range",
 			Message: fmt.Sprintf("the legacy side has %q, the modern side %q, and both write one bitmap", legacy,
 				modern), Fix: "use one range: remove spec.network.modernServiceCIDRs"})
+		if gate := kubever.AllocatorsIn(p.Modern.Version.Minor).EndBitmap; gate != "" {
+			found[0].Fix = "set " + gate + " among --feature-gates of the modern API server"
+		}
 	}
 	ports := "service-node-port-range"
 	if a, b := effective(p, pair.Legacy, ports), effective(p, pair.Modern, ports); a != b {

@@ -215,7 +215,8 @@ func allocatorGates(p *plan.Plan, side pair.Side, value string) []finding.Findin
 	for entry := range strings.SplitSeq(value, ",") {
 		entry = strings.TrimSpace(entry)
 		name, is, _ := strings.Cut(entry, "=")
-		if !slices.Contains(storingGates, name) || entry == kubever.AllocatorsIn(minor).KeepBitmap {
+		allocators := kubever.AllocatorsIn(minor)
+		if !slices.Contains(storingGates, name) || entry == allocators.KeepBitmap || entry == allocators.EndBitmap {
 			continue
 		}
 		byDefault := false // AllAlpha and AllBeta

@@ -116,6 +116,34 @@ func TestArgumentsThatChangeWhatIsStored(t *testing.T) {
 	}
 }
 
+// TestARangeOfItsOwnLeavesTheBitmapAlone: 1.33 writes the bitmap unless it is told not to, which a plan does where the
+// bitmap has the legacy side's range; 1.32 cannot be told.
+func TestARangeOfItsOwnLeavesTheBitmapAlone(t *testing.T) {
+	const own = "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"
+	for _, test := range []struct {
+		e   example
+		fix string // "": silent
+	}{
+		{example{modern: "1.33.13", network: own}, ""},
+		{example{modern: "1.34.4", network: own}, ""},
+		{example{modern: "1.32.13", network: own}, "use one range"},
+		{example{modern: "1.33.13", network: own, modernServer: args("feature-gates=DisableAllocatorDualWrite=false")},
+			"set DisableAllocatorDualWrite=true"},
+		{example{modern: "1.34.4", network: own, modernServer: args("feature-gates=DisableAllocatorDualWrite=false")},
+			"use one range"},
+	} {
+		all := Check(plantest.Of(t, test.e.String()))
+		found := of(all, "FUS051")
+		if test.fix == "" && len(found) > 0 ||
+			test.fix != "" && (len(found) != 1 || !strings.Contains(found[0].Fix, test.fix)) {
+			t.Errorf("%s: %+v, want a fix with %q", test.e.modern, found, test.fix)
+		}
+		if test.fix == "" && len(of(all, "FUS225")) > 0 {
+			t.Errorf("%s: %+v", test.e.modern, of(all, "FUS225"))
+		}
+	}
+}
+
 func TestAccessToTheSystemsAccounts(t *testing.T) {
 	rule := func(rest string) example {
 		return example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [""], ` + rest + `}]`}
