@@ -370,11 +370,13 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 	if err != nil {
 		return err
 	}
+	printer.notes = runner.Notes
 	if undo {
 		err = transition.Undo(ctx, t, runner, kept, printer.print)
 	} else {
 		err = transition.Apply(ctx, t, runner, kept, printer.print)
 	}
+	printer.note() // of a check that has failed
 	if closing := end(); err == nil {
 		err = closing
 	}
@@ -392,10 +394,13 @@ type stepPrinter struct {
 	of      int    // steps
 	at      string // the step
 	err     error  // the first of printing; the steps go on, and the journal has them
+	// notes are what the checks of a step have found that is in no one's way.
+	notes func() []string
 }
 
 func (p *stepPrinter) print(s *transition.Step, event transition.Event) {
 	p.at = s.ID
+	p.note()
 	var err error
 	if p.req.output == "json" {
 		err = json.NewEncoder(p.streams.Out).Encode(struct {
@@ -410,6 +415,12 @@ func (p *stepPrinter) print(s *transition.Step, event transition.Event) {
 		_, err = visible.Fprintf(p.streams.Out, "%s of %03d  %s  %s: %s\n", s.ID, p.of, s.Host, s.Title, event)
 	}
 	p.err = cmp.Or(p.err, err)
+}
+
+func (p *stepPrinter) note() {
+	for _, note := range p.notes() {
+		visible.Fprintf(p.streams.Err, "note: %s\n", note)
+	}
 }
 
 // byHand refuses the step at work while a person has not done it.
@@ -484,7 +495,10 @@ func readFacts(ctx context.Context, from, to transition.Setup, prepare bool, str
 	limitMemory(ctx)
 	log := loggerFrom(ctx)
 	facts, err := local.Facts(ctx, from, to, prepare,
-		func(store, reason string) { log.Warn("failover", "store", store, "reason", reason) })
+		local.Telling{
+			Failover: func(store, reason string) { log.Warn("failover", "store", store, "reason", reason) },
+			Note:     func(text string) { visible.Fprintf(streams.Err, "note: %s\n", text) },
+		})
 	var disagree *local.DisagreeError
 	var left *local.KeysError
 	var stays *local.RewriteError

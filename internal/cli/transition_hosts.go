@@ -78,7 +78,7 @@ func othersOf(t *transition.Transition, req transitionRequest) ([]transition.Hos
 // runnerOf does the steps of this machine itself, and those of others through their agents. Close ends the agents and
 // lets other transitions change this machine.
 func runnerOf(ctx context.Context, t *transition.Transition, req transitionRequest, here *local.Host,
-	others []transition.Host) (runner transition.Runner, end func() error, err error) {
+	others []transition.Host) (runner *remote.Both, end func() error, err error) {
 	away := &remote.Hosts{Hosts: others, Snapshots: req.snapshots, Wait: req.wait, Credentials: req.credentials}
 	if req.ssh != "" {
 		if away.Connect, err = remote.Over(req.ssh, req.sshProgram); err != nil {

@@ -133,7 +133,9 @@ func (r *runner) storesAgree(ctx context.Context, c *transition.Check) error {
 	defer done()
 	there := *c
 	there.Stores = stores
-	return answered(ctx, r.Reading, func(ctx context.Context) error { return local.StoresAgree(ctx, &there, nil) })
+	return answered(ctx, r.Reading, func(ctx context.Context) error {
+		return local.StoresAgree(ctx, &there, local.Telling{})
+	})
 }
 
 // Keep keeps no record: hosted transitions hand nothing over.

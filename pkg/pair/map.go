@@ -27,6 +27,9 @@ type Map struct {
 	// "30000-32767".
 	ServiceCIDRs  []string `json:"serviceCIDRs,omitempty"`
 	NodePortRange string   `json:"nodePortRange,omitempty"`
+	// Starting are the sides whose API servers start after the stores were read, as on the way from one plan to
+	// another: what the others left behind, these repair. None of a pair at rest.
+	Starting []Side `json:"starting,omitempty"`
 }
 
 // ControlPlane holds the facts about one side as a whole.

@@ -24,7 +24,7 @@ func (b *builder) stopped() {
 	if b.mayBeUnreadable() {
 		b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name,
 			Title: "on the way back: the stores are readable by " + b.from.Plan.Modern.Version.String(),
-			Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(b.from.Plan)}}})
+			Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(b.from.Plan, b.to.Plan)}}})
 		if back := b.rewrite(b.from.Plan, b.to.Plan); back != nil {
 			b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: back.changes(), Undo: back})
 		}
@@ -67,11 +67,32 @@ func (b *builder) wayBack(phase Phase) {
 		Undo: &Action{Kind: RunChecks, Before: checks}})
 }
 
-func storesCheck(p *plan.Plan) Check {
+// storesCheck is that the stores are what API servers of a plan read, which come after those of another.
+func storesCheck(p, before *plan.Plan) Check {
 	m := p.Ownership()
+	m.Starting = starting(p, before)
 	return Check{Kind: StoresAgree, Stores: p.Stores, Map: &m, Accept: p.Accept,
 		Hint: "objects that cannot be decoded: rewrite them through the newer API server in a version that both " +
 			"decode; of the rest fusionctl explain RULE says more"}
+}
+
+// StoresCheck is what a transition to the second of two setups finds in the stores.
+func StoresCheck(from, to Setup) Check { return storesCheck(to.Plan, from.Plan) }
+
+// starting are the sides of a plan of which no API server serves before all of the other plan have stopped: what these
+// have left out of the allocators' records, each adds before it is ready.
+func starting(p, before *plan.Plan) []pair.Side {
+	if before == nil {
+		return nil
+	}
+	var sides []pair.Side
+	for _, side := range pair.Sides() {
+		was, is := before.Side(side), p.Side(side)
+		if !is.Retired && (was.Retired || was.Version.Minor != is.Version.Minor) {
+			sides = append(sides, side)
+		}
+	}
+	return sides
 }
 
 // prepare are the checks and the copies before anything changes.

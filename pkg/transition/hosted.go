@@ -255,7 +255,7 @@ func (h *hosted) unreadable(phase Phase) {
 	}
 	h.steps = append(h.steps, Step{Phase: phase,
 		Title: "on the way back: the stores are readable by " + h.from.Modern.Version.String(),
-		Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(h.from)}}})
+		Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(h.from, h.to)}}})
 }
 
 // readable is the gate before anything stops: what is stored, the servers of the second plan decode.
@@ -264,7 +264,7 @@ func (h *hosted) readable() {
 		return
 	}
 	h.steps = append(h.steps, Step{Phase: Prepare, Title: "the stores are readable by " + h.to.Modern.Version.String(),
-		Do: &Action{Kind: RunChecks, Before: []Check{storesCheck(h.to)}}})
+		Do: &Action{Kind: RunChecks, Before: []Check{storesCheck(h.to, h.from)}}})
 }
 
 func (h *hosted) start(phase Phase, of func(*plan.Component) bool) {

@@ -308,7 +308,7 @@ func (b *builder) legacyGone() {
 	b.add(Step{Phase: Stop, Host: host, Title: "the nodes live without the legacy side",
 		Do: &Action{Kind: RunChecks, Before: []Check{b.beats()}}})
 	b.add(Step{Phase: Stop, Host: host, Title: "the stores are those of the modern side alone",
-		Do:   &Action{Kind: RunChecks, Before: []Check{b.left(), storesCheck(p)}},
+		Do:   &Action{Kind: RunChecks, Before: []Check{b.left(), storesCheck(p, b.from.Plan)}},
 		Undo: &Action{Kind: RunChecks, Before: []Check{b.readableByLegacy()}}})
 	clear := &Action{Kind: ClearEndpoints, Masters: masters(p)}
 	b.add(Step{Phase: Stop, Host: host, Title: clear.changes(), Do: clear, Undo: clear})
@@ -316,7 +316,7 @@ func (b *builder) legacyGone() {
 
 // readableByLegacy is the check before the legacy side comes back.
 func (b *builder) readableByLegacy() Check {
-	c := storesCheck(b.from.Plan)
+	c := storesCheck(b.from.Plan, b.to.Plan)
 	c.Hint = "the legacy side cannot come back while these are there: rewrite or delete them through the modern API " +
 		"server"
 	return c

@@ -91,7 +91,7 @@ func Rewrites(from, to Setup) *Rewrite {
 // readable is the gate before API servers of a plan read what those of the other have stored: they read all of it, or,
 // where objects may be written again, all that is left can be.
 func (b *builder) readable(reads, wrote *plan.Plan) Check {
-	c := storesCheck(reads)
+	c := storesCheck(reads, wrote)
 	if r := rewriteOf(reads, wrote); b.prepares && r != nil {
 		c.Kind, c.Rewrite = MayRewrite, r
 		c.Hint = "objects that cannot be decoded: delete them, or write them again without what is named, through " +
@@ -106,5 +106,5 @@ func (b *builder) rewrite(reads, wrote *plan.Plan) *Action {
 	if !b.prepares || r == nil {
 		return nil
 	}
-	return &Action{Kind: RewriteObjects, Rewrite: r, After: []Check{storesCheck(reads)}}
+	return &Action{Kind: RewriteObjects, Rewrite: r, After: []Check{storesCheck(reads, wrote)}}
 }

@@ -629,6 +629,46 @@ func TestAnotherMinorNeedsStoresThatWereRead(t *testing.T) {
 	}
 }
 
+// TestGatesSayWhoseServersStart: those of another minor, and those of a side that comes back, repair what they need.
+func TestGatesSayWhoseServersStart(t *testing.T) {
+	base := example(t, "split-1.15-1.36.yaml")
+	modern, older := planOf(t, "a", base), planOf(t, "b", strings.Replace(base, "1.36.3", "1.33.13", 1))
+	up, err := New(Setup{Plan: older, Target: render.StaticPod}, Setup{Plan: modern, Target: render.StaticPod}, facts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gates := 0
+	for _, s := range up.Steps {
+		for _, a := range []*Action{s.Do, s.Undo} {
+			if a == nil {
+				continue
+			}
+			for _, c := range slices.Concat(a.Before, a.After) {
+				if c.Kind != StoresAgree {
+					continue
+				}
+				if gates++; !slices.Equal(c.Map.Starting, []pair.Side{pair.Modern}) {
+					t.Errorf("step %s, %s: the servers of %q start", s.ID, s.Title, c.Map.Starting)
+				}
+			}
+		}
+	}
+	if gates < 2 {
+		t.Errorf("%d checks of the stores", gates)
+	}
+	if got := StoresCheck(Setup{Plan: modern}, Setup{Plan: modern}).Map.Starting; got != nil {
+		t.Errorf("without another minor %q start", got)
+	}
+	retired := *modern
+	retired.Legacy.Retired = true
+	if got := starting(modern, &retired); !slices.Equal(got, []pair.Side{pair.Legacy}) {
+		t.Errorf("after the way back from a retired side %q start", got)
+	}
+	if got := starting(&retired, modern); got != nil {
+		t.Errorf("when a side is retired %q start", got)
+	}
+}
+
 // TestChecksSayWhoseProcessesAndFindingsCount: the modern side's manager on the same host is none of the legacy side's,
 // and what the spec accepts does not stand in the way back.
 func TestChecksSayWhoseProcessesAndFindingsCount(t *testing.T) {
@@ -656,7 +696,8 @@ func TestChecksSayWhoseProcessesAndFindingsCount(t *testing.T) {
 	if seen == 0 {
 		t.Error("no check of what runs already")
 	}
-	if vendor.Accept = []finding.Acceptance{{Rule: "FUS004", Reason: "wanted"}}; len(storesCheck(vendor).Accept) != 1 {
+	vendor.Accept = []finding.Acceptance{{Rule: "FUS004", Reason: "wanted"}}
+	if len(storesCheck(vendor, nil).Accept) != 1 {
 		t.Error("the check of the stores does not know what the spec accepts")
 	}
 }

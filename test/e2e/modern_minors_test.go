@@ -220,7 +220,7 @@ func (w *modernWay) goesUp(from, to kubever.Minor) *minorUp {
 	t := w.t
 	t.Helper()
 	older, newer := w.setup(from), w.setup(to)
-	facts, err := local.Facts(t.Context(), older, newer, true, nil)
+	facts, err := local.Facts(t.Context(), older, newer, true, local.Telling{})
 	must(t, err)
 	up, err := transition.New(older, newer, facts)
 	must(t, err)
@@ -237,7 +237,7 @@ func (w *modernWay) goesBack(up *minorUp, from, to kubever.Minor) []string {
 	t := w.t
 	t.Helper()
 	var disagree local.DisagreeError
-	_, err := local.Facts(t.Context(), w.setup(from), w.setup(to), false, nil)
+	_, err := local.Facts(t.Context(), w.setup(from), w.setup(to), false, local.Telling{})
 	if as := new(local.DisagreeError); errors.As(err, &as) {
 		disagree = *as
 	} else {

@@ -495,12 +495,17 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 		}
 		free.keys = int64(len(taken))
 		if free.keys > 0 && r.allocatesFrom(store, name, isPort) {
-			r.add(store.Name, storage.RangesResource+"/"+name,
-				finding.Finding{Rule: "FUS050", Severity: finding.Error, Key: "free", Count: free.count(),
-					Related: free.samples,
-					Message: fmt.Sprintf("the bitmap lacks %s of services: the allocator that reads it allocates "+
-						"them again (it is repaired every 3 minutes)", prose.Counted(free.keys, "allocation")),
-					Fix: "let only the side whose allocator keeps the bitmap create services"})
+			f := finding.Finding{Rule: "FUS050", Severity: finding.Error, Key: "free", Count: free.count(),
+				Related: free.samples,
+				Message: fmt.Sprintf("the bitmap lacks %s of services: the allocator that reads it allocates "+
+					"them again (it is repaired every 3 minutes)", prose.Counted(free.keys, "allocation")),
+				Fix: "let only the side whose allocator keeps the bitmap create services"}
+			if who, when := r.completes(store, name, a.Range, isPort); who != "" {
+				f.Severity, f.Fix = finding.Warning, "create no services through "+who+" until then"
+				f.Message = fmt.Sprintf("the bitmap lacks %s of services: %s adds them %s",
+					prose.Counted(free.keys, "allocation"), who, when)
+			}
+			r.add(store.Name, storage.RangesResource+"/"+name, f)
 		}
 		if !store.legible("services/specs") {
 			continue // one of the others may use it
@@ -547,6 +552,42 @@ func (r *reporter) allocatesFrom(store *storeScan, name string, isPort bool) boo
 		}
 	}
 	return false
+}
+
+// completes says which API server of a pair to come adds what a bitmap lacks, and when; "" for a pair at rest, and for
+// one of which a side goes on to allocate from the range without writing the bitmap. Every version that allocates from
+// a bitmap alone rebuilds it when it starts, before it is ready, and every three minutes: kubever.Allocators.
+func (r *reporter) completes(store *storeScan, name, span string, isPort bool) (who, when string) {
+	row := storage.RowOf(r.m, storage.Key{Form: storage.FormObject, Resource: "services/specs"})
+	if len(r.m.Starting) == 0 || row == nil {
+		return "", ""
+	}
+	for _, side := range row.Readers(store.Name) {
+		of := r.m.ControlPlane(side)
+		if !isPort && of.Allocates == pair.AllocatesAddresses && row.WrittenBy(side) && r.allocatesWithin(side, span) {
+			return "", ""
+		}
+		if !isPort && of.Allocates != pair.AllocatesBitmap {
+			continue
+		}
+		if slices.Contains(r.m.Starting, side) {
+			who, when = of.Version, "when it starts, before it is ready"
+		} else if who == "" {
+			who, when = of.Version, "within 3 minutes, and may allocate one of them again until then, as it may now"
+		}
+	}
+	return who, when
+}
+
+// allocatesWithin reports whether a side's allocator works on a range that has addresses of another one. One that
+// cannot be read counts as one.
+func (r *reporter) allocatesWithin(side pair.Side, span string) bool {
+	own := r.m.ControlPlane(side).ServiceCIDRs
+	of, err := netip.ParsePrefix(span)
+	return len(own) == 0 || err != nil || slices.ContainsFunc(own, func(cidr string) bool {
+		prefix, err := netip.ParsePrefix(cidr)
+		return err != nil || prefix.Overlaps(of)
+	})
 }
 
 // rangeStart reads "10.96.0.0/16" or "30000-32767". Offset 0 of a range of addresses is the one behind the network's
@@ -656,11 +697,17 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 		}
 		without.keys = int64(len(bare))
 		if without.keys > 0 && store.legible("ipaddresses") {
-			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Warning,
+			f := finding.Finding{Rule: "FUS050", Severity: finding.Warning,
 				Key: "missing " + string(side), Count: without.count(), Related: without.samples,
 				Message: fmt.Sprintf("%s of services without an IPAddress object: the %s side may allocate them "+
 					"again until its repair loop runs", prose.Counted(without.keys, "ClusterIP"), side),
-				Fix: "let only one side create services"})
+				Fix: "let only one side create services"}
+			if version := r.m.ControlPlane(side).Version; slices.Contains(r.m.Starting, side) {
+				f.Message = fmt.Sprintf("%s of services without an IPAddress object: %s creates them when it starts, "+
+					"before it is ready", prose.Counted(without.keys, "ClusterIP"), version)
+				f.Fix = "create no services through " + version + " until then"
+			}
+			r.add(store.Name, "ipaddresses", f)
 		}
 		if orphaned.keys > 0 && home.legible("services/specs") {
 			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Info,

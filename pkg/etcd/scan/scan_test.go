@@ -457,6 +457,58 @@ func findingText(findings []finding.Finding) string {
 	return b.String()
 }
 
+// TestWhatAPairToComeRepairsIsAWarning: what a bitmap or the objects lack is an error between two allocators that go on
+// to disagree, and a warning, with who repairs it and when, where the servers that follow do.
+func TestWhatAPairToComeRepairsIsAWarning(t *testing.T) {
+	const bitmap = "core:ranges/serviceips"
+	dual := func(m *pair.Map) { m.Modern.Allocates = pair.AllocatesBoth }
+	apart := func(m *pair.Map) { m.Modern.ServiceCIDRs = []string{"10.97.0.0/24"} }
+	for name, test := range map[string]struct {
+		pair     func(m *pair.Map)
+		starting []pair.Side
+		where    string
+		severity finding.Severity
+		says     string
+	}{
+		"a pair at rest": {dual, nil, bitmap, finding.Error, "allocates them again"},
+		"the other goes on without the bitmap": {func(*pair.Map) {}, []pair.Side{pair.Modern}, bitmap, finding.Error,
+			"allocates them again"},
+		"the other writes it from now on": {dual, []pair.Side{pair.Modern}, bitmap, finding.Warning,
+			"lacks 1 allocation of services: 1.10.13 adds them within 3 minutes, and may allocate"},
+		"the other has the bitmap, too": {func(m *pair.Map) {
+			m.Modern.Version, m.Modern.Allocates = "1.31.14", pair.AllocatesBitmap
+		}, []pair.Side{pair.Modern}, bitmap, finding.Warning, "1.31.14 adds them when it starts, before it is ready"},
+		"the one with the bitmap comes back": {apart, []pair.Side{pair.Legacy}, bitmap, finding.Warning,
+			"1.10.13 adds them when it starts"},
+		"the other may write no services": {func(m *pair.Map) {
+			storage.RowOf(m, storage.Key{Form: storage.FormObject, Resource: "services/specs"}).Owner = pair.OwnerLegacy
+		}, []pair.Side{pair.Legacy}, bitmap, finding.Warning, "1.10.13 adds them when it starts"},
+		"node ports at rest": {func(*pair.Map) {}, nil, "core:ranges/servicenodeports", finding.Error,
+			"allocates them again"},
+		"node ports, of which every version keeps the bitmap": {func(*pair.Map) {}, []pair.Side{pair.Modern},
+			"core:ranges/servicenodeports", finding.Warning, "1.36.3 adds them when it starts"},
+		"objects at rest": {dual, nil, "modern:ipaddresses", finding.Warning, "until its repair loop runs"},
+		"objects": {dual, []pair.Side{pair.Modern}, "modern:ipaddresses", finding.Warning,
+			"1.36.3 creates them when it starts, before it is ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, stores := storetest.SplitMap(), storetest.Clean()
+			test.pair(m)
+			m.Starting = test.starting
+			stores["core"]["services/specs/default/a"] = storetest.Service("default", "a", "10.96.0.9", 30003)
+			stores["core"]["ranges/servicenodeports"] = storetest.Allocation("30000-30015", 1)
+			report := scanStores(t, m, stores, Options{})
+			if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool {
+				return f.Rule == "FUS050" && f.Subject == test.where && f.Severity == test.severity &&
+					strings.Contains(f.Message, test.says)
+			}) {
+				t.Errorf("no %s about %s with %q:\n%s", test.severity, test.where, test.says,
+					findingText(report.Findings))
+			}
+		})
+	}
+}
+
 func TestScanKeepsAnObjectThatOneOwnerHolds(t *testing.T) {
 	m, stores := storetest.SplitMap(), storetest.Clean()
 	m.Legacy.Collector.Runs = true

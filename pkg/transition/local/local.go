@@ -44,7 +44,18 @@ type Host struct {
 	Images *registry.Client
 	// ByHand returns nil once a person has done what the text says.
 	ByHand func(text string) error
+
+	notes []string
 }
+
+// Notes are what checks have found since the last call that is in no one's way.
+func (h *Host) Notes() []string {
+	notes := h.notes
+	h.notes = nil
+	return notes
+}
+
+func (h *Host) note(text string) { h.notes = append(h.notes, text) }
 
 // place is where a path of a host lies.
 func (h *Host) place(host, path string) string {
@@ -244,9 +255,9 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		}
 		return runs(c, commands)
 	case transition.StoresAgree:
-		return StoresAgree(ctx, c, nil)
+		return StoresAgree(ctx, c, Telling{Note: h.note})
 	case transition.MayRewrite:
-		return MayRewrite(ctx, c, nil)
+		return MayRewrite(ctx, c, Telling{Note: h.note})
 	case transition.NoKeys:
 		return NoKeys(ctx, c, nil)
 	case transition.Settled:

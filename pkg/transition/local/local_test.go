@@ -24,6 +24,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/internal/storetest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
@@ -262,6 +263,46 @@ func TestStoresAgreeAsFarAsTheSpecAccepts(t *testing.T) {
 	}
 }
 
+// TestWhatAServerRepairsAtItsStartIsNoted: an allocator that lacks what services have stops two that are in use, and
+// not those that come.
+func TestWhatAServerRepairsAtItsStartIsNoted(t *testing.T) {
+	check := &transition.Check{Kind: transition.StoresAgree, Map: storetest.SplitMap()}
+	check.Map.Modern.Allocates = pair.AllocatesBoth
+	contents := storetest.Clean()
+	contents["core"]["services/specs/default/a"] = storetest.Service("default", "a", "10.96.0.9", 0)
+	delete(contents["modern"], "ipaddresses/10.96.0.9")
+	for _, name := range check.Map.Stores {
+		server := etcdtest.Start(t)
+		check.Stores = append(check.Stores, plan.Store{Name: name, Endpoints: []string{server.Endpoint}})
+		keys := map[string][]byte{}
+		for key, value := range contents[name] {
+			keys["/registry/"+key] = value
+		}
+		server.Put(t, keys)
+	}
+	h := &Host{}
+	var found *DisagreeError
+	if err := h.Check(t.Context(), "", check); !errors.As(err, &found) || found.Findings[0].Rule != "FUS050" {
+		t.Fatalf("a pair at rest = %v, want FUS050", err)
+	}
+	h.Notes()
+	check.Map.Starting = []pair.Side{pair.Modern}
+	if err := h.Check(t.Context(), "", check); err != nil {
+		t.Errorf("a pair to come = %v", err)
+	}
+	want := []string{"FUS050 core:ranges/serviceips: the bitmap lacks 1 allocation of services: 1.10.13 adds",
+		"FUS050 modern:ipaddresses: 1 ClusterIP of services without an IPAddress object: 1.36.3 creates"}
+	notes := h.Notes()
+	for _, begins := range want {
+		if !slices.ContainsFunc(notes, func(note string) bool { return strings.HasPrefix(note, begins) }) {
+			t.Errorf("no note %q among %q", begins, notes)
+		}
+	}
+	if again := h.Notes(); len(notes) != len(want) || again != nil {
+		t.Errorf("%d notes, and %q once more", len(notes), again)
+	}
+}
+
 // TestObjectsInTheWayAreNamed: each object that a side cannot decode, with its key and type, and no other.
 func TestObjectsInTheWayAreNamed(t *testing.T) {
 	check := &transition.Check{Kind: transition.StoresAgree, Map: storetest.SplitMap()}
@@ -295,7 +336,7 @@ func TestObjectsInTheWayAreNamed(t *testing.T) {
 
 // TestFactsAreReadOfThePlanToWhichItLeads: without one nothing is known, and stores that disagree are no fact.
 func TestFactsAreReadOfThePlanToWhichItLeads(t *testing.T) {
-	facts, err := Facts(t.Context(), transition.Setup{}, transition.Setup{}, false, nil)
+	facts, err := Facts(t.Context(), transition.Setup{}, transition.Setup{}, false, Telling{})
 	if err != nil || facts.StoresAgree || facts.Empty != nil {
 		t.Errorf("Facts without a plan = %+v, %v; want none", facts, err)
 	}
@@ -306,14 +347,15 @@ func TestFactsAreReadOfThePlanToWhichItLeads(t *testing.T) {
 		p.Stores[i].Endpoints, p.Stores[i].TLS = []string{servers[i].Endpoint}, nil
 	}
 	to := transition.Setup{Plan: p}
-	if facts, err = Facts(t.Context(), to, to, false, nil); err != nil || !facts.StoresAgree || facts.Empty != nil {
+	if facts, err = Facts(t.Context(), to, to, false, Telling{}); err != nil || !facts.StoresAgree ||
+		facts.Empty != nil {
 		t.Errorf("Facts of empty stores = %+v, %v; want them to agree", facts, err)
 	}
 	for _, server := range servers {
 		server.Put(t, map[string][]byte{"/registry/pods/default/stray": []byte("pod")})
 	}
 	var disagree *DisagreeError
-	if facts, err = Facts(t.Context(), to, to, false, nil); facts.StoresAgree || !errors.As(err, &disagree) {
+	if facts, err = Facts(t.Context(), to, to, false, Telling{}); facts.StoresAgree || !errors.As(err, &disagree) {
 		t.Errorf("Facts of stores with a pod that none decodes = %+v, %v; want them to disagree", facts, err)
 	}
 }

@@ -32,9 +32,9 @@ func (e *RewriteError) Error() string {
 
 // MayRewrite is StoresAgree but for versions that cannot be decoded of objects that can be written again without loss.
 // Errors: those of StoresAgree; *RewriteError, with every object that cannot.
-func MayRewrite(ctx context.Context, c *transition.Check, warn func(store, reason string)) error {
+func MayRewrite(ctx context.Context, c *transition.Check, tell Telling) error {
 	disagree := new(DisagreeError)
-	if err := StoresAgree(ctx, c, warn); err == nil {
+	if err := StoresAgree(ctx, c, tell); err == nil {
 		return nil
 	} else if !errors.As(err, &disagree) {
 		return err

@@ -73,16 +73,16 @@ func TestWhatServersWriteAtTheirStartIsWrittenAgain(t *testing.T) {
 	}
 	put(probes, "FlowSchema", "probes", `{"priorityLevelConfiguration":{"name":"exempt"},"matchingPrecedence":2}`)
 	put(exempt, "PriorityLevelConfiguration", "exempt", `{"type":"Exempt"}`)
-	if err := StoresAgree(t.Context(), gate, nil); err == nil || !strings.Contains(err.Error(), "FUS090") {
+	if err := StoresAgree(t.Context(), gate, Telling{}); err == nil || !strings.Contains(err.Error(), "FUS090") {
 		t.Fatalf("the stores agree, or not by FUS090: %v", err)
 	}
-	if err := MayRewrite(t.Context(), gate, nil); err != nil {
+	if err := MayRewrite(t.Context(), gate, Telling{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := rewrite(t.Context(), again.Rewrite, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := StoresAgree(t.Context(), &again.After[0], nil); err != nil {
+	if err := StoresAgree(t.Context(), &again.After[0], Telling{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{probes, exempt} {
@@ -108,10 +108,10 @@ func TestObjectsAreWrittenAgainForAnOlderVersion(t *testing.T) {
 		cron: stored("batch/v1", "CronJob", "demo", "night", `,"spec":{"schedule":"0 3 * * *","jobTemplate":{"spec":`+
 			`{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}`)})
 	before := revision(t, modern)
-	if err := StoresAgree(t.Context(), gate, nil); err == nil {
+	if err := StoresAgree(t.Context(), gate, Telling{}); err == nil {
 		t.Fatal("the stores agree with the older version before anything is written again")
 	}
-	if err := MayRewrite(t.Context(), gate, nil); err != nil {
+	if err := MayRewrite(t.Context(), gate, Telling{}); err != nil {
 		t.Fatal(err)
 	}
 	if now := revision(t, modern); now != before {
@@ -124,7 +124,7 @@ func TestObjectsAreWrittenAgainForAnOlderVersion(t *testing.T) {
 		`,"addressType":"IPv4","endpoints":[]`)})
 	before = revision(t, modern)
 	var stays *RewriteError
-	for _, err := range []error{MayRewrite(t.Context(), gate, nil), rewrite(t.Context(), again.Rewrite, true)} {
+	for _, err := range []error{MayRewrite(t.Context(), gate, Telling{}), rewrite(t.Context(), again.Rewrite, true)} {
 		if !errors.As(err, &stays) || len(stays.Objects) != 1 || !strings.Contains(err.Error(), slice) {
 			t.Fatalf("with a slice in v1: %v, want it named alone", err)
 		}
@@ -141,7 +141,7 @@ func TestObjectsAreWrittenAgainForAnOlderVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := StoresAgree(t.Context(), &again.After[0], nil); err != nil {
+	if err := StoresAgree(t.Context(), &again.After[0], Telling{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := versionOf(t, modern, budget) + " " + versionOf(t, modern, cron); got != "policy/v1beta1 batch/v1beta1" {

@@ -62,12 +62,19 @@ func (e *DisagreeError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// StoresAgree reads the stores of a check as a whole and compares them with its ownership map. warn is told of
-// failovers, nil allowed. Errors: *IncompleteError; *DisagreeError, with every error that the check does not accept.
-func StoresAgree(ctx context.Context, c *transition.Check, warn func(store, reason string)) error {
+// Telling is what is told beside an answer. Fields may be nil.
+type Telling struct {
+	Failover func(store, reason string)
+	// Note is about what is in no one's way: what an API server repairs when it starts.
+	Note func(text string)
+}
+
+// StoresAgree reads the stores of a check as a whole and compares them with its ownership map. Errors:
+// *IncompleteError; *DisagreeError, with every error that the check does not accept.
+func StoresAgree(ctx context.Context, c *transition.Check, tell Telling) error {
 	var stores []etcdv3.Store
 	for _, s := range c.Stores {
-		client, err := open(s, warn)
+		client, err := open(s, tell.Failover)
 		if err != nil {
 			return err
 		}
@@ -88,6 +95,8 @@ func StoresAgree(ctx context.Context, c *transition.Check, warn func(store, reas
 	for _, f := range judged.Findings {
 		if f.Severity == finding.Error {
 			problems = append(problems, f)
+		} else if tell.Note != nil && f.Severity == finding.Warning && f.Rule == repairedAtStart {
+			tell.Note(fmt.Sprintf("%s %s: %s", f.Rule, f.Subject, f.Message))
 		}
 	}
 	if len(problems) == 0 {
@@ -101,6 +110,9 @@ func StoresAgree(ctx context.Context, c *transition.Check, warn func(store, reas
 	}
 	return disagree
 }
+
+// repairedAtStart is the rule about what allocators have recorded: a warning of it is repaired.
+const repairedAtStart = "FUS050"
 
 // mostScanned is how many keys of a store are read: each takes 16 bytes of memory until the end, of an operator, too,
 // which runs other control planes. In 8 GiB, the largest store that etcd suggests, they would have 860 bytes each with
@@ -222,28 +234,25 @@ func NoKeys(ctx context.Context, c *transition.Check, warn func(store, reason st
 
 // Facts reads what a transition has to know of the stores: those of the plan to which it leads agree with that, and no
 // key is in the way of a resource that goes to another store. Nothing is read, and nothing known, without that plan.
-// warn is told of failovers, nil allowed; prepare is for objects that are to be written again. Errors: *DisagreeError,
-// *RewriteError and *KeysError, where the stores are not as the
-// transition needs them; *IncompleteError, and what else kept it from looking.
-func Facts(ctx context.Context, from, to transition.Setup, prepare bool, warn func(store, reason string)) (
-	transition.Facts, error) {
+// Prepare is for objects that are to be written again. Errors: *DisagreeError, *RewriteError and *KeysError, where the
+// stores are not as the transition needs them; *IncompleteError, and what else kept it from looking.
+func Facts(ctx context.Context, from, to transition.Setup, prepare bool, tell Telling) (transition.Facts, error) {
 	p := to.Plan
 	if p == nil {
 		return transition.Facts{}, nil
 	}
-	ownership := p.Ownership()
-	check := &transition.Check{Stores: p.Stores, Map: &ownership, Accept: p.Accept}
+	check := transition.StoresCheck(from, to)
 	judge := StoresAgree
 	if check.Rewrite = transition.Rewrites(from, to); prepare && check.Rewrite != nil {
 		judge = MayRewrite
 	}
-	if err := judge(ctx, check, warn); err != nil {
+	if err := judge(ctx, &check, tell); err != nil {
 		return transition.Facts{}, err
 	}
 	moves := transition.Moves(from, to)
 	if len(moves) > 0 {
 		for _, check := range transition.MoveChecks(from.Plan, p, moves) {
-			if err := NoKeys(ctx, &check, warn); err != nil {
+			if err := NoKeys(ctx, &check, tell.Failover); err != nil {
 				return transition.Facts{}, err
 			}
 		}

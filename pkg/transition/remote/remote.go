@@ -63,7 +63,12 @@ type Answer struct {
 	Pods *handover.PodsError `json:"pods,omitempty"`
 	// ByHand is what a person has to do first.
 	ByHand string `json:"byHand,omitempty"`
+	// Notes are what was found that is in no one's way.
+	Notes []string `json:"notes,omitempty"`
 }
+
+// noter is a Runner that finds what is in no one's way: what it has found since it was asked last.
+type noter interface{ Notes() []string }
 
 // ByHandError is the error of a Runner without a person, where one has to do something.
 type ByHandError struct{ Text string }
@@ -89,6 +94,9 @@ func (r *Request) Answer(ctx context.Context, runner transition.Runner, host str
 		a.Digest, err = runner.Digest(ctx, host, r.Digest)
 	case r.Look != nil:
 		a.Seen, err = runner.Look(ctx, host, r.Look)
+	}
+	if found, is := runner.(noter); is {
+		a.Notes = found.Notes()
 	}
 	a.fail(err)
 	return a
@@ -267,7 +275,15 @@ type Hosts struct {
 	// Connect reaches a host.
 	Connect func(ctx context.Context, host transition.Host) (Connection, error)
 
-	open map[string]*agent
+	open  map[string]*agent
+	notes []string
+}
+
+// Notes are what checks on the hosts have found since the last call that is in no one's way.
+func (h *Hosts) Notes() []string {
+	notes := h.notes
+	h.notes = nil
+	return notes
 }
 
 // agent is one that answers.
@@ -326,6 +342,9 @@ func (h *Hosts) ask(ctx context.Context, host string, r Request) (Answer, error)
 	if err != nil {
 		delete(h.open, host)
 		return Answer{}, fmt.Errorf("host %s did not answer, and may have done it: %w", host, err)
+	}
+	for _, note := range got.Notes {
+		h.notes = append(h.notes, fmt.Sprintf("host %s: %s", host, block(note)))
 	}
 	if err := got.Err(); err != nil { // of several hosts each begins a line
 		return got, fmt.Errorf("host %s: %w", host, err)
@@ -514,6 +533,15 @@ type Both struct {
 
 func (b *Both) isAway(host string) bool {
 	return slices.ContainsFunc(b.Away.Hosts, func(h transition.Host) bool { return h.Name == host })
+}
+
+// Notes are what checks have found since the last call that is in no one's way.
+func (b *Both) Notes() []string {
+	notes := b.Away.Notes()
+	if here, is := b.Here.(noter); is {
+		notes = append(notes, here.Notes()...)
+	}
+	return notes
 }
 
 // Do does one action.

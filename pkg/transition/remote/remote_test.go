@@ -70,6 +70,11 @@ func (m *machine) Check(_ context.Context, _ string, c *transition.Check) error 
 	return nil
 }
 
+// Notes are two, one of them with more than a line, of every request.
+func (m *machine) Notes() []string {
+	return []string{"a bitmap lacks\x1b[2J 5", "and\nstep 012 is done"}
+}
+
 // Look finds the first store, and not the others.
 func (m *machine) Look(_ context.Context, host string, w *transition.Watch) (map[string]witness.Sight, error) {
 	seen := map[string]witness.Sight{w.Stores[0].Name: {Cluster: host, Revision: 7,
@@ -183,6 +188,23 @@ func TestLooksComeFromAnotherMachine(t *testing.T) {
 }
 
 // TestHandOversAreKnownOnAnotherMachine: where their records lie, and the errors about which a person decides.
+// TestNotesOfAnotherMachine: each says of which host it is, and is no line of ours.
+func TestNotesOfAnotherMachine(t *testing.T) {
+	m, left := &machine{files: map[string]string{}}, -1
+	both := &Both{Here: m, Away: &Hosts{Hosts: []transition.Host{host}, Connect: connect(m, &left, false)}}
+	defer both.Away.Close()
+	for _, at := range []string{host.Name, "here"} {
+		if err := both.Check(t.Context(), at, &transition.Check{Kind: transition.FileIs}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notes := both.Notes()
+	if len(notes) != 4 || !strings.HasPrefix(notes[0], "host "+host.Name+": a bitmap lacks") ||
+		strings.ContainsAny(notes[0]+notes[1], "\x1b") || strings.Contains(notes[1], "\nstep") {
+		t.Errorf("notes %q", notes)
+	}
+}
+
 func TestHandOversAreKnownOnAnotherMachine(t *testing.T) {
 	left := 1 << 30
 	hosts := &Hosts{Hosts: []transition.Host{host}, Connect: connect(&machine{}, &left, false)}
