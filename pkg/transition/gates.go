@@ -37,14 +37,15 @@ func (b *builder) stopped() {
 }
 
 // mayBeUnreadable reports whether the modern servers of the second plan may store what those of the first do not
-// decode.
-func (b *builder) mayBeUnreadable() bool {
-	return b.minorChanges(pair.Modern) && len(refuseSide(b.to.Plan, b.from.Plan, pair.Modern, Facts{})) > 0
-}
+// decode, or leave out of a record what these allocate from.
+func (b *builder) mayBeUnreadable() bool { return b.mayDiffer(b.to.Plan, b.from.Plan) }
 
-// mayNotRead reports whether the modern servers of the second plan may not decode what those of the first have stored.
-func (b *builder) mayNotRead() bool {
-	return b.minorChanges(pair.Modern) && len(refuseSide(b.from.Plan, b.to.Plan, pair.Modern, Facts{})) > 0
+// mayNotRead is the same of what the first plan has stored.
+func (b *builder) mayNotRead() bool { return b.mayDiffer(b.from.Plan, b.to.Plan) }
+
+func (b *builder) mayDiffer(wrote, reads *plan.Plan) bool {
+	return b.minorChanges(pair.Modern) && (len(refuseSide(wrote, reads, pair.Modern, Facts{})) > 0 ||
+		len(bitmapsOf(reads, wrote)) > 0)
 }
 
 // wayBack is the gate on the way back: what stands against it is found while everything serves. It comes first of

@@ -16,6 +16,15 @@ type Rewrite struct {
 	Version   string       `json:"version"` // of the modern side that has to read them, for people
 	Stores    []plan.Store `json:"stores"`
 	Resources []Rewritten  `json:"resources"`
+	// Bitmaps are records of ClusterIPs that the other plan does not write, and these API servers allocate from: they
+	// get what Services in their store have.
+	Bitmaps []Bitmap `json:"bitmaps,omitempty"`
+}
+
+// Bitmap is what an allocator has recorded: of RangeAllocations those of Services in the same store.
+type Bitmap struct {
+	Key   string `json:"key"`
+	Store string `json:"store"` // the name
 }
 
 // Rewritten is a resource that is written again.
@@ -30,17 +39,36 @@ type Rewritten struct {
 }
 
 func (r *Rewrite) validate() error {
-	if r == nil || r.Prefix == "" || r.Version == "" || len(r.Resources) == 0 {
+	if r == nil || r.Prefix == "" || r.Version == "" || len(r.Resources)+len(r.Bitmaps) == 0 {
 		return errors.New("want resources to be written again, a prefix and a version")
 	}
+	named := func(store string) bool {
+		return slices.ContainsFunc(r.Stores, func(s plan.Store) bool { return s.Name == store })
+	}
 	for _, row := range r.Resources {
-		if row.Key == "" || row.Kind == "" || !slices.ContainsFunc(r.Stores, func(s plan.Store) bool {
-			return s.Name == row.Store
-		}) {
+		if row.Key == "" || row.Kind == "" || !named(row.Store) {
 			return fmt.Errorf("resource %q of kind %q: want one in a store that is named", row.Key, row.Kind)
 		}
 	}
+	for _, b := range r.Bitmaps {
+		if b.Key == "" || !named(b.Store) {
+			return fmt.Errorf("bitmap %q: want one in a store that is named", b.Key)
+		}
+	}
 	return nil
+}
+
+// changes says what is written.
+func (r *Rewrite) changes() string {
+	const bitmaps = "record in bitmaps the addresses that services have"
+	again := "write objects again that " + r.Version + " does not read"
+	switch {
+	case len(r.Bitmaps) == 0:
+		return again
+	case len(r.Resources) == 0:
+		return bitmaps
+	}
+	return again + ", and " + bitmaps
 }
 
 // rewriteOf is what the API servers of one plan do not read of what those of the other may have stored; nil for
@@ -70,15 +98,52 @@ func rewriteOf(reads, wrote *plan.Plan) *Rewrite {
 			continue
 		}
 		r.Resources = append(r.Resources, add)
-		if !slices.ContainsFunc(r.Stores, func(s plan.Store) bool { return s.Name == store }) {
-			r.Stores = append(r.Stores, *reads.Store(store))
-		}
+		r.store(reads, store)
 	}
-	if len(r.Resources) == 0 {
+	r.Bitmaps = bitmapsOf(reads, wrote)
+	for _, b := range r.Bitmaps {
+		r.store(reads, b.Store)
+	}
+	if len(r.Resources)+len(r.Bitmaps) == 0 {
 		return nil
 	}
 	return r
 }
+
+func (r *Rewrite) store(p *plan.Plan, name string) {
+	if !slices.ContainsFunc(r.Stores, func(s plan.Store) bool { return s.Name == name }) {
+		r.Stores = append(r.Stores, *p.Store(name))
+	}
+}
+
+// bitmapsOf are the records of ClusterIPs from which API servers of a plan allocate, and which those of the other plan
+// did not write. Node ports are in a bitmap that every version writes.
+func bitmapsOf(reads, wrote *plan.Plan) []Bitmap {
+	services := wrote.Resource("services/specs")
+	if services == nil || wrote.Modern.Facts.Allocates != pair.AllocatesAddresses || len(starting(reads, wrote)) == 0 {
+		return nil
+	}
+	var bitmaps []Bitmap
+	for i := range reads.Resources {
+		row := &reads.Resources[i]
+		if !slices.Contains(clusterIPs, row.Key) {
+			continue
+		}
+		for _, side := range row.Readers(services.Modern.Store) {
+			b := Bitmap{row.Key, services.Modern.Store}
+			if side == pair.Legacy && len(wrote.Modern.Facts.ServiceCIDRs) > 0 {
+				continue // from which the modern side does not allocate
+			}
+			if reads.Side(side).Facts.Allocates != pair.AllocatesAddresses && !slices.Contains(bitmaps, b) {
+				bitmaps = append(bitmaps, b)
+			}
+		}
+	}
+	return bitmaps
+}
+
+// clusterIPs are the keys of the bitmaps of ClusterIPs.
+var clusterIPs = []string{"ranges/serviceips", "ranges/secondaryserviceips"}
 
 // Rewrites returns what a transition may have to write again so that TO reads it.
 func Rewrites(from, to Setup) *Rewrite {

@@ -125,7 +125,7 @@ const (
 	// of them comes back to that.
 	RaiseStore Kind = "raise store"
 	LowerStore Kind = "lower store"
-	// RewriteObjects writes what Rewrite names in versions that both plans read.
+	// RewriteObjects writes what Rewrite names in versions that both plans read, and completes bitmaps.
 	RewriteObjects Kind = "rewrite objects"
 	// SettleMember lets the log of a member leave requests behind that the next minor does not read.
 	SettleMember Kind = "settle member"

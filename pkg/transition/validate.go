@@ -140,7 +140,7 @@ func (a *Action) changes() string {
 	case RemoveRoles:
 		return "remove the copies of " + a.Roles.names() + " from the modern side"
 	case RewriteObjects:
-		return "write objects again that " + a.Rewrite.Version + " does not read"
+		return a.Rewrite.changes()
 	case SettleMember:
 		return "let the log of a member of store " + a.Members.Store.Name + " leave requests of version 2 behind"
 	case RaiseStore, LowerStore:

@@ -11,6 +11,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -82,6 +83,12 @@ func rewrite(ctx context.Context, r *transition.Rewrite, write bool) error {
 	}
 	if !write {
 		return nil
+	}
+	for _, b := range r.Bitmaps {
+		at := slices.IndexFunc(r.Stores, func(s plan.Store) bool { return s.Name == b.Store })
+		if err := completeBitmap(ctx, r.Prefix, b, writers[at]); err != nil {
+			return fmt.Errorf("store %s: %s: %w", b.Store, b.Key, err)
+		}
 	}
 	for i, s := range r.Stores {
 		for round, left := 0, true; left; round++ {

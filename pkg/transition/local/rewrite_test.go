@@ -1,14 +1,22 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubefusion/fusionctl/examples"
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/internal/plantest"
+	"github.com/kubefusion/fusionctl/internal/storetest"
+	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/pkg/transition"
@@ -58,6 +66,109 @@ func wayBack(t *testing.T, newer, older transition.Setup) (gate *transition.Chec
 		t.Fatalf("of %d steps none is a gate before one that writes objects again", len(back.Steps))
 	}
 	return gate, again
+}
+
+// TestBitmapsGetWhatServicesHave: API servers that do not write the bitmap allocated meanwhile what it lacks; what it
+// holds stays, and what others write at that moment too.
+func TestBitmapsGetWhatServicesHave(t *testing.T) {
+	core, modern := etcdtest.Start(t), etcdtest.Start(t)
+	newer, older := setupAt(t, "1.36.3", core, modern), setupAt(t, "1.33.13", core, modern)
+	if r := transition.Rewrites(newer, older); r != nil && r.Bitmaps != nil {
+		t.Error("with a range of its own the modern side has left nothing out of the bitmap")
+	}
+	const own = "    modernServiceCIDRs: [10.97.0.0/16]\n"
+	newer, older = setupAt(t, "1.36.3", core, modern, own, ""), setupAt(t, "1.33.13", core, modern, own, "")
+	gate, again := wayBack(t, newer, older)
+	const key = "/registry/ranges/serviceips"
+	b := transition.Bitmap{Key: "ranges/serviceips", Store: "core"}
+	if !slices.Contains(again.Rewrite.Bitmaps, b) || !strings.Contains(again.Rewrite.Version, "1.33") {
+		t.Fatalf("bitmaps %v, want %v", again.Rewrite.Bitmaps, b)
+	}
+	span := older.Plan.Network.ServiceCIDRs[0]
+	first := netip.MustParsePrefix(span).Addr()
+	address := first
+	for range 10 {
+		address = address.Next() // the tenth: bit 9
+	}
+	for _, value := range [][]byte{storetest.Allocation(span, 0, 4),
+		fmt.Appendf(nil, `{"kind":"RangeAllocation","apiVersion":"v1","metadata":{"creationTimestamp":null},`+
+			`"range":%q,"data":"EQ=="}`, span)} { // bits 0 and 4
+		core.Put(t, map[string][]byte{key: value,
+			"/registry/namespaces/default":          storetest.Put("v1", "Namespace", "", "default", "uid-n", nil),
+			"/registry/services/specs/default/a":    storetest.Service("default", "a", address.String(), 0),
+			"/registry/services/specs/default/none": storetest.Service("default", "none", "None", 0),
+			"/registry/services/specs/default/far":  storetest.Service("default", "far", "192.0.2.1", 0)})
+		var notes []string
+		tell := Telling{Note: func(text string) { notes = append(notes, text) }}
+		lacks := func() bool {
+			notes = nil
+			if err := MayRewrite(t.Context(), gate, tell); err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, "lacks 1") })
+		}
+		if !lacks() {
+			t.Errorf("notes before: %q", notes)
+		}
+		for range 2 { // once more changes nothing
+			if err := rewrite(t.Context(), again.Rewrite, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lacks() {
+			t.Errorf("notes after: %q", notes)
+		}
+		answer, err := core.Client(t).Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kv := answer.Kvs[0]
+		var record corev1.RangeAllocation
+		if _, err := decodeStored(kv.Value, &record); err != nil || record.Range != span ||
+			!bytes.Equal(record.Data, []byte{0x02, 0x11}) || bytes.HasPrefix(kv.Value, []byte("{")) !=
+			bytes.HasPrefix(value, []byte("{")) {
+			t.Errorf("bits %x of %s, %v: %q", record.Data, record.Range, err, kv.Value)
+		}
+		if kv.Version%2 != 0 { // each time put once, and completed once
+			t.Errorf("written %d times", kv.Version)
+		}
+	}
+	// One that is encrypted is left to API servers, and so is one that is missing.
+	core.Put(t, map[string][]byte{key: []byte("k8s:enc:aescbc:v1:key1:secret")})
+	writer := &etcdv3.Writer{Client: clientOf(t, again.Rewrite.Stores, "core")}
+	if err := completeBitmap(t.Context(), "/registry", b, writer); err != nil {
+		t.Errorf("encrypted: %v", err)
+	}
+	if err := completeBitmap(t.Context(), "/elsewhere", b, writer); err != nil {
+		t.Errorf("missing: %v", err)
+	}
+}
+
+func TestPlacesInABitmap(t *testing.T) {
+	for _, test := range []struct {
+		span, address string
+		place         int // -1: none
+	}{
+		{"10.96.0.0/24", "10.96.0.1", 0}, {"10.96.0.0/24", "10.96.0.254", 253}, {"10.96.0.0/24", "10.96.0.0", -1},
+		{"10.96.0.0/24", "10.96.1.1", -1}, {"10.96.0.0/12", "10.97.0.1", 65536}, {"10.0.0.0/8", "10.16.0.2", -1},
+		{"fd00::/108", "fd00::ffff", 65534}, {"fd00::/64", "fd00::1:0:0:1", -1}, {"10.96.0.0/24", "fd00::1", -1},
+		{"10.96.0.0/24", "None", -1}, {"10.96.0.0/24", "", -1},
+	} {
+		got, in := placeIn(netip.MustParsePrefix(test.span), test.address)
+		if in != (test.place >= 0) || in && got != test.place {
+			t.Errorf("placeIn(%s, %s) = %d, %v; want %d", test.span, test.address, got, in, test.place)
+		}
+	}
+}
+
+func clientOf(t *testing.T, stores []plan.Store, name string) *etcdv3.Client {
+	t.Helper()
+	client, err := open(stores[slices.IndexFunc(stores, func(s plan.Store) bool { return s.Name == name })], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
 // TestWhatServersWriteAtTheirStartIsWrittenAgain: an older API server writes its own only where it can read what is
@@ -161,14 +272,16 @@ func revision(t *testing.T, m *etcdtest.Server) int64 {
 	return answer.Header.Revision
 }
 
-// setupAt is the example with a version of the modern side, and its stores elsewhere.
-func setupAt(t *testing.T, modern string, core, own *etcdtest.Server) transition.Setup {
+// setupAt is the example with a version of the modern side, and its stores elsewhere; changes are pairs of text and
+// what takes its place.
+func setupAt(t *testing.T, modern string, core, own *etcdtest.Server, changes ...string) transition.Setup {
 	t.Helper()
 	text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plantest.Of(t, strings.Replace(string(text), "version: 1.36.3", "version: "+modern, 1))
+	p := plantest.Of(t, strings.NewReplacer(append(changes, "version: 1.36.3", "version: "+modern)...).Replace(
+		string(text)))
 	for i := range p.Stores {
 		s := &p.Stores[i]
 		s.TLS, s.Endpoints = nil, []string{core.Endpoint}
