@@ -30,6 +30,7 @@ type forms struct {
 	owned  bool           // the result has no part of what was converted
 	source runtime.Object // of the type of its version, as it was; nil when it is not at hand
 	target runtime.Object // the result likewise, with its defaults once these were compared
+	known  bool           // the type of the result has each of its fields
 }
 
 // sharing says what becomes of the memory of what is converted.
@@ -62,13 +63,13 @@ func (v *Conversion) Own() {
 	if !v.forms.owned {
 		v.Out.Object = runtime.DeepCopyJSON(v.Out.Object)
 	}
-	v.forms.owned, v.forms.target = true, nil
+	v.forms.owned, v.forms.target, v.forms.known = true, nil, false
 }
 
 // Replace makes another object the result.
 func (v *Conversion) Replace(out map[string]any) {
 	v.Out.Object = out
-	v.forms.owned, v.forms.target = true, nil
+	v.forms.owned, v.forms.target, v.forms.known = true, nil, false
 }
 
 // Spell is Converter.Spell of the result.
@@ -114,7 +115,7 @@ func (v *Conversion) WriteRequired(minor kubever.Minor) (paths []string) {
 	if len(required) == 0 {
 		return nil
 	}
-	target := v.forms.target
+	target, allKnown := v.forms.target, v.forms.known
 	for _, field := range required {
 		v.ownAt(field.at)
 		putAt(v.Out.Object, field.at, runtime.DeepCopyJSONValue(field.before))
@@ -126,7 +127,7 @@ func (v *Conversion) WriteRequired(minor kubever.Minor) (paths []string) {
 	if target != nil && v.converter.setDefaults(target, v.Out.GroupVersionKind()) != nil { // of what is in them
 		target = nil
 	}
-	v.forms.target = target
+	v.forms.target, v.forms.known = target, allKnown
 	return paths
 }
 
@@ -185,6 +186,23 @@ func copyAt(into, from reflect.Value, at path) bool {
 	}
 	into.Set(from)
 	return true
+}
+
+// Read is Converter.Read of the result, and cheaper: where its type has all of its fields, only parts are looked at of
+// which the minor does not have all.
+func (v *Conversion) Read(minor kubever.Minor) Reading {
+	c, gvk := v.converter, v.Out.GroupVersionKind()
+	if _, native := c.hubs[gvk]; native && v.forms.target == nil && !isDefinition(gvk) {
+		typed, known, err := c.decodeKnown(v.Out.Object, gvk)
+		if err == nil && c.setDefaults(typed, gvk) == nil { // otherwise Internal says what is wrong
+			v.forms.target, v.forms.known = typed, known
+		}
+	}
+	known := c.shapeIn(gvk, minor)
+	if !v.forms.known {
+		return c.read(v.Out, minor, known, known)
+	}
+	return c.read(v.Out, minor, known, c.doubtful(gvk, minor))
 }
 
 // Internal is Converter.Internal of the result, and cheaper the first time: what was read of it is used up.

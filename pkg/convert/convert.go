@@ -35,6 +35,7 @@ type Converter struct {
 	shapes *shapes
 
 	standings    sync.Map // standingKey -> Standing, of kinds that the tables know
+	doubts       sync.Map // standingKey -> *shape
 	replacements sync.Map // standingKey -> schema.GroupVersionKind
 
 	minorsMu sync.Mutex

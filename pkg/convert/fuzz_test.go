@@ -123,7 +123,7 @@ func TestReadersReadAlike(t *testing.T) {
 				t.Fatal(err)
 			}
 			ours, theirs := reflect.New(reflect.TypeOf(typed).Elem()), reflect.New(reflect.TypeOf(typed).Elem())
-			if readerOf(ours.Type().Elem())(object, ours.Elem()) != nil {
+			if readerOf(ours.Type().Elem())(object, ours.Elem(), new(bool)) != nil {
 				continue
 			}
 			read++
@@ -277,7 +277,7 @@ func TestRelabelling(t *testing.T) {
 			if rewritten(in) {
 				continue
 			}
-			relabelled, _, ok, err := r.relabel(in, apart)
+			relabelled, _, ok, err := r.relabel(in, apart, &forms{})
 			if err != nil || !ok {
 				t.Fatalf("%s to %s: relabelled is %v, %v", kindName(from), kindName(to), ok, err)
 			}

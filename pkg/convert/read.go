@@ -17,8 +17,9 @@ import (
 // A reader stores a value as JSON decodes it, which is not nil, in an empty Go value of one type. It does what
 // runtime.DefaultUnstructuredConverter does, in a fifth of the time: that looks for each field of the type in the
 // value, this for each field of the value in the type. What a reader refuses is left to the converter of Kubernetes.
-// TestReadersReadAlike holds the two against each other.
-type reader func(value any, into reflect.Value) error
+// TestReadersReadAlike holds the two against each other. It sets unknown where the type lacks a field of the
+// value.
+type reader func(value any, into reflect.Value, unknown *bool) error
 
 // errUnread says that a value is not what the type takes, or one that readers do not know.
 var errUnread = errors.New("value of another kind")
@@ -62,11 +63,11 @@ func newReader(t reflect.Type) reader {
 	case reflect.Map:
 		return mapReader(t)
 	default:
-		return func(any, reflect.Value) error { return errUnread }
+		return func(any, reflect.Value, *bool) error { return errUnread }
 	}
 }
 
-func readString(value any, into reflect.Value) error {
+func readString(value any, into reflect.Value, _ *bool) error {
 	text, ok := value.(string)
 	if !ok {
 		return errUnread
@@ -75,7 +76,7 @@ func readString(value any, into reflect.Value) error {
 	return nil
 }
 
-func readBool(value any, into reflect.Value) error {
+func readBool(value any, into reflect.Value, _ *bool) error {
 	b, ok := value.(bool)
 	if !ok {
 		return errUnread
@@ -84,7 +85,7 @@ func readBool(value any, into reflect.Value) error {
 	return nil
 }
 
-func readInt(value any, into reflect.Value) error {
+func readInt(value any, into reflect.Value, _ *bool) error {
 	number, ok := value.(int64)
 	if !ok || into.OverflowInt(number) {
 		return errUnread
@@ -94,7 +95,7 @@ func readInt(value any, into reflect.Value) error {
 }
 
 // readAny shares the value, as the converter of Kubernetes does.
-func readAny(value any, into reflect.Value) error {
+func readAny(value any, into reflect.Value, _ *bool) error {
 	v := reflect.ValueOf(value)
 	if !v.Type().AssignableTo(into.Type()) {
 		return errUnread
@@ -103,7 +104,7 @@ func readAny(value any, into reflect.Value) error {
 	return nil
 }
 
-func readIntOrString(value any, into reflect.Value) error {
+func readIntOrString(value any, into reflect.Value, _ *bool) error {
 	v := into.Addr().Interface().(*intstr.IntOrString)
 	switch value := value.(type) {
 	case string:
@@ -119,10 +120,10 @@ func readIntOrString(value any, into reflect.Value) error {
 	return nil
 }
 
-func readQuantity(value any, into reflect.Value) error {
+func readQuantity(value any, into reflect.Value, _ *bool) error {
 	text, ok := value.(string)
 	if !ok {
-		return readItself(value, into)
+		return readItself(value, into, nil)
 	}
 	parsed, err := quantity.Parse(strings.TrimSpace(text))
 	if err != nil {
@@ -133,7 +134,7 @@ func readQuantity(value any, into reflect.Value) error {
 }
 
 // readItself reads a type that decodes itself.
-func readItself(value any, into reflect.Value) error {
+func readItself(value any, into reflect.Value, _ *bool) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -143,16 +144,18 @@ func readItself(value any, into reflect.Value) error {
 
 func pointerReader(element reflect.Type) reader {
 	read := lazy(element)
-	return func(value any, into reflect.Value) error {
+	return func(value any, into reflect.Value, unknown *bool) error {
 		into.Set(reflect.New(element))
-		return read(value, into.Elem())
+		return read(value, into.Elem(), unknown)
 	}
 }
 
 // lazy is the reader of a type, which may hold the type that is asked for it.
 func lazy(t reflect.Type) reader {
 	find := sync.OnceValue(func() reader { return readerOf(t) })
-	return func(value any, into reflect.Value) error { return find()(value, into) }
+	return func(value any, into reflect.Value, unknown *bool) error {
+		return find()(value, into, unknown)
+	}
 }
 
 type fieldReader struct {
@@ -163,15 +166,18 @@ type fieldReader struct {
 func structReader(t reflect.Type) reader {
 	fields := map[string]fieldReader{}
 	if !addFieldReaders(fields, t, nil) {
-		return func(any, reflect.Value) error { return errUnread }
+		return func(any, reflect.Value, *bool) error { return errUnread }
 	}
-	return func(value any, into reflect.Value) error {
+	return func(value any, into reflect.Value, unknown *bool) error {
 		object, ok := value.(map[string]any)
 		if !ok {
 			return errUnread
 		}
 		for name, inner := range object {
 			field, known := fields[name]
+			if !known {
+				*unknown = true
+			}
 			if !known || inner == nil {
 				continue
 			}
@@ -179,7 +185,7 @@ func structReader(t reflect.Type) reader {
 			for _, i := range field.at[1:] {
 				place = place.Field(i)
 			}
-			if err := field.read(inner, place); err != nil {
+			if err := field.read(inner, place, unknown); err != nil {
 				return err
 			}
 		}
@@ -217,7 +223,7 @@ func sliceReader(t reflect.Type) reader {
 		return readBytes
 	}
 	read := lazy(t.Elem())
-	return func(value any, into reflect.Value) error {
+	return func(value any, into reflect.Value, unknown *bool) error {
 		list, ok := value.([]any)
 		if !ok {
 			return errUnread
@@ -227,7 +233,7 @@ func sliceReader(t reflect.Type) reader {
 			if element == nil {
 				continue
 			}
-			if err := read(element, into.Index(i)); err != nil {
+			if err := read(element, into.Index(i), unknown); err != nil {
 				return err
 			}
 		}
@@ -235,7 +241,7 @@ func sliceReader(t reflect.Type) reader {
 	}
 }
 
-func readBytes(value any, into reflect.Value) error {
+func readBytes(value any, into reflect.Value, _ *bool) error {
 	text, ok := value.(string)
 	if !ok {
 		return errUnread
@@ -253,10 +259,10 @@ func mapReader(t reflect.Type) reader {
 		return readStrings
 	}
 	if t.Key().Kind() != reflect.String {
-		return func(any, reflect.Value) error { return errUnread }
+		return func(any, reflect.Value, *bool) error { return errUnread }
 	}
 	read := lazy(t.Elem())
-	return func(value any, into reflect.Value) error {
+	return func(value any, into reflect.Value, unknown *bool) error {
 		object, ok := value.(map[string]any)
 		if !ok {
 			return errUnread
@@ -265,7 +271,7 @@ func mapReader(t reflect.Type) reader {
 		for name, inner := range object {
 			element := reflect.New(t.Elem()).Elem()
 			if inner != nil {
-				if err := read(inner, element); err != nil {
+				if err := read(inner, element, unknown); err != nil {
 					return err
 				}
 			}
@@ -276,7 +282,7 @@ func mapReader(t reflect.Type) reader {
 	}
 }
 
-func readStrings(value any, into reflect.Value) error {
+func readStrings(value any, into reflect.Value, _ *bool) error {
 	object, ok := value.(map[string]any)
 	if !ok {
 		return errUnread

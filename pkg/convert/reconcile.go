@@ -14,7 +14,15 @@ import (
 // relabel changes no more than the name of the version of an object that says only what both versions say in the same
 // place, and takes out the fields that neither has. It reports false when a field has to go elsewhere. TestRelabelling
 // holds that Kubernetes' functions change nothing else then.
-func (r *route) relabel(in map[string]any, how sharing) (map[string]any, []difference, bool, error) {
+func (r *route) relabel(in map[string]any, how sharing, f *forms) (map[string]any, []difference, bool, error) {
+	if f.kept && r.agrees {
+		out := maps.Clone(in)
+		out["apiVersion"], out["kind"] = r.to.ToAPIVersionAndKind()
+		if f.target, f.known, _ = r.converter.decodeKnown(out, r.to); f.known {
+			return out, nil, true, nil
+		}
+		f.target = nil
+	}
 	var i inspection
 	i.inspect(in, r.source, r.target)
 	switch {
@@ -33,6 +41,23 @@ func (r *route) relabel(in map[string]any, how sharing) (map[string]any, []diffe
 	remove(out, i.unknown)
 	out["apiVersion"], out["kind"] = r.to.ToAPIVersionAndKind()
 	return out, i.unknown, true, nil
+}
+
+// agrees reports whether the fields that two shapes share are of one kind in both.
+func (s *shape) agrees(other *shape, seen map[[2]*shape]bool) bool {
+	if s == other || s == nil || other == nil || seen[[2]*shape{s, other}] {
+		return true
+	}
+	seen[[2]*shape{s, other}] = true
+	if s.value() != other.value() || s.list != other.list || !s.element.agrees(other.element, seen) {
+		return false
+	}
+	for name, field := range s.fields {
+		if !field.agrees(other.at(name), seen) {
+			return false
+		}
+	}
+	return true
 }
 
 // inspection finds what of a value has no place in a shape.

@@ -28,6 +28,7 @@ type route struct {
 	source   *shape
 	target   *shape
 	relabels bool // an object whose fields all have a place in the target stays as it is
+	agrees   bool // what both have fields for is of one kind in both: no field of the target has to go elsewhere
 	// template is where both versions hold a pod template, the same Go type and most of the object: it is copied past
 	// the conversion. TestPodTemplatesAreCopied holds that Kubernetes' functions change nothing in it.
 	template path
@@ -59,6 +60,7 @@ func (c *Converter) route(from, to schema.GroupVersionKind) (*route, error) {
 	}
 	hub, native := c.hubs[from]
 	r.relabels = native && c.hubs[to] == hub && !rewrites(from, to)
+	r.agrees = r.relabels && r.source.agrees(r.target, map[[2]*shape]bool{})
 	if native && c.hubs[to] == hub {
 		r.direct, r.converter, r.hub = len(steps) == 1 && typed, c, hub
 		r.template = podTemplate(r.source, r.target, nil)
@@ -200,7 +202,7 @@ func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKi
 // convert takes an object along the route and says what is lost.
 func (r *route) convert(in map[string]any, how sharing, f *forms) (map[string]any, []Loss, error) {
 	if r.relabels && !rewritten(in) {
-		if out, unknown, ok, err := r.relabel(in, how); ok || err != nil {
+		if out, unknown, ok, err := r.relabel(in, how, f); ok || err != nil {
 			return out, r.losses(unknown), err
 		}
 	}
@@ -249,7 +251,7 @@ func (r *route) passage(in map[string]any, f *forms) (map[string]any, []differen
 // directly does what reconcile does with less: as long as the Go values are at hand, that nothing is lost shows by
 // comparing them.
 func (r *route) directly(in map[string]any, f *forms) (map[string]any, []difference, error) {
-	source, err := r.converter.decode(in, r.from)
+	source, known, err := r.converter.decodeKnown(in, r.from)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -288,7 +290,9 @@ func (r *route) directly(in map[string]any, f *forms) (map[string]any, []differe
 	if err == nil && (alike(again, kept) || // the same at once, as most are
 		equality.Semantic.DeepEqualWithNilDifferentFromEmpty(again, kept)) {
 		var i inspection
-		i.inspect(in, nil, r.source)
+		if !known {
+			i.inspect(in, nil, r.source)
+		}
 		if exact {
 			f.source, f.target = kept, held
 		}
@@ -300,34 +304,42 @@ func (r *route) directly(in map[string]any, f *forms) (map[string]any, []differe
 
 // decode reads an object into the Go type of its kind.
 func (c *Converter) decode(object map[string]any, gvk schema.GroupVersionKind) (runtime.Object, error) {
-	typed, err := c.scheme.New(gvk)
-	if err != nil {
-		return nil, err
+	typed, _, err := c.decodeKnown(object, gvk)
+	return typed, err
+}
+
+// decodeKnown is decode, and reports whether the type is known to have every field of the object: an inspection finds
+// nothing then. TestWhatIsKnownNeedsNoInspection holds that.
+func (c *Converter) decodeKnown(object map[string]any, gvk schema.GroupVersionKind) (typed runtime.Object, known bool,
+	err error) {
+	if typed, err = c.scheme.New(gvk); err != nil {
+		return nil, false, err
 	}
 	if err := boundAnnotations(object, gvk); err != nil {
-		return nil, &ContentError{gvk, err}
+		return nil, false, &ContentError{gvk, err}
 	}
-	if readerOf(reflect.TypeOf(typed).Elem())(object, reflect.ValueOf(typed).Elem()) == nil {
+	unknown := isDefinition(gvk) // schemas read themselves, and leave out what they do not know
+	if readerOf(reflect.TypeOf(typed).Elem())(object, reflect.ValueOf(typed).Elem(), &unknown) == nil {
 		typed.GetObjectKind().SetGroupVersionKind(gvk)
-		return typed, nil
+		return typed, !unknown, nil
 	}
 	if typed, err = c.scheme.New(gvk); err != nil { // without what was read of it
-		return nil, err
+		return nil, false, err
 	}
 	if hasLargeNumber(object) {
 		var i inspection
 		if i.inspect(object, nil, c.shapes.of(gvk)); i.wrong != nil {
-			return nil, &ContentError{gvk, i.wrong}
+			return nil, false, &ContentError{gvk, i.wrong}
 		}
 	}
 	if err := quantity.In(object, reflect.TypeOf(typed)); err != nil {
-		return nil, &ContentError{gvk, err}
+		return nil, false, &ContentError{gvk, err}
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
-		return nil, c.contentError(gvk, object, err)
+		return nil, false, c.contentError(gvk, object, err)
 	}
 	typed.GetObjectKind().SetGroupVersionKind(gvk)
-	return typed, nil
+	return typed, false, nil
 }
 
 // boundAnnotations refuses an autoscaler with a quantity in its annotations that takes minutes: Kubernetes' conversions

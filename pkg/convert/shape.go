@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -254,6 +255,45 @@ func (s *shape) heed(name string, gate kubever.FieldGate, minor kubever.Minor) {
 		}
 		s.refused[name] = refusals{gate.Name, late}
 	}
+}
+
+// anything is the shape of what is not looked into.
+var anything = &shape{free: true}
+
+// besides is a shape without what it says of values that are of a Go type: anything where that has nothing that the
+// shape lacks, drops or requires. Within lists the types that within holds.
+func (s *shape) besides(of *shape, within map[*shape]bool) *shape {
+	switch {
+	case s == nil || s.value() && !s.misdescribed:
+		return anything
+	case of == nil || of.value() != s.value() || of.list != s.list || s.either || within[of]:
+		return s
+	}
+	within[of] = true
+	defer delete(within, of)
+	less := *s
+	doubtful := s.misdescribed || len(s.required)+len(s.drops) > 0
+	if s.element != nil && s.fields == nil {
+		less.element = s.element.besides(of.element, within)
+		doubtful = doubtful || less.element != anything || of.element == nil
+	}
+	if s.fields != nil {
+		less.fields = map[string]*shape{}
+		for name, field := range s.fields {
+			less.fields[name] = field
+			if !slices.Contains(s.required, name) { // what is to be written for it is up to its shape
+				less.fields[name] = field.besides(of.at(name), within)
+			}
+		}
+		doubtful = doubtful || of.fields == nil
+		for name := range of.fields {
+			doubtful = doubtful || less.fields[name] != anything
+		}
+	}
+	if !doubtful {
+		return anything
+	}
+	return &less
 }
 
 // at returns the shape of a field, nil when there is none.

@@ -222,11 +222,17 @@ type Reading struct {
 
 // Read looks for what a minor does not know of an object, which may not be changed while the Reading is used.
 func (c *Converter) Read(object *unstructured.Unstructured, minor kubever.Minor) Reading {
-	r := Reading{converter: c, object: object, minor: minor}
-	if known := c.shapeIn(object.GroupVersionKind(), minor); known != nil {
+	known := c.shapeIn(object.GroupVersionKind(), minor)
+	return c.read(object, minor, known, known)
+}
+
+// read looks at what the shape doubtful has of the shape known: at all of it, or at what is in doubt.
+func (c *Converter) read(object *unstructured.Unstructured, minor kubever.Minor, known, doubtful *shape) Reading {
+	r := Reading{converter: c, object: object, minor: minor, known: known}
+	if known != nil {
 		var i inspection
-		i.inspect(object.Object, nil, known)
-		r.known, r.unknown, r.lacking, r.misdescribed = known, i.unknown, i.lacking, i.misdescribed
+		i.inspect(object.Object, nil, doubtful)
+		r.unknown, r.lacking, r.misdescribed = i.unknown, i.lacking, i.misdescribed
 	}
 	return r
 }
@@ -471,6 +477,18 @@ func (c *Converter) knownSince(gvk schema.GroupVersionKind, at path, minor kubev
 		}
 	}
 	return 0
+}
+
+// doubtful is shapeIn for objects of which Kubernetes' type has every field: what the minor knows all of is a value in
+// it, which is not looked into.
+func (c *Converter) doubtful(gvk schema.GroupVersionKind, minor kubever.Minor) *shape {
+	at := standingKey{gvk, minor}
+	if doubtful, ok := c.doubts.Load(at); ok {
+		return doubtful.(*shape)
+	}
+	doubtful := c.shapeIn(gvk, minor).besides(c.shapes.of(gvk), map[*shape]bool{})
+	c.doubts.Store(at, doubtful)
+	return doubtful
 }
 
 // shapeIn is the shape that a minor's API description gives a kind, nil when it has none.

@@ -214,7 +214,7 @@ type validation struct {
 
 // judge validates an object: as the minor reads it, for it may lack what is left when a field is dropped.
 func (v *validation) judge(object *unstructured.Unstructured) (judgement, error) {
-	reading := v.converter.Read(object, v.minor)
+	reading := v.reading(object)
 	read := v.heeded(reading.AsRead())
 	errs, err := v.errors(read)
 	if v.minor >= kubever.Library && v.full || err != nil {
@@ -413,6 +413,13 @@ func (v *validation) definition(object *unstructured.Unstructured) (*apiextensio
 		return nil, err
 	}
 	return internal.(*apiextensions.CustomResourceDefinition), nil
+}
+
+func (v *validation) reading(object *unstructured.Unstructured) convert.Reading {
+	if object == v.out && v.conversion != nil {
+		return v.conversion.Read(v.minor)
+	}
+	return v.converter.Read(object, v.minor)
 }
 
 func (v *validation) internal(object *unstructured.Unstructured) (runtime.Object, bool, error) {
