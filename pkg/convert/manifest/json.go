@@ -38,6 +38,9 @@ func (j *jsonScanner) scan() error {
 	start := j.line
 	expectKey := false
 	for {
+		if !j.items || j.depth != 2 {
+			j.take(&betweenStrings)
+		}
 		b, err := j.in.ReadByte()
 		if errors.Is(err, io.EOF) {
 			return j.syntaxError(start, errors.New("the object does not end"))
@@ -109,10 +112,32 @@ func (j *jsonScanner) scan() error {
 	}
 }
 
+// The bytes that count between strings, and in them.
+var betweenStrings, inStrings = set("\n\"{[,]}"), set("\n\"\\")
+
+func set(bytes string) (in [256]bool) {
+	for i := range len(bytes) {
+		in[bytes[i]] = true
+	}
+	return in
+}
+
+// take reads what is buffered up to the first byte that counts.
+func (j *jsonScanner) take(count *[256]bool) {
+	buffered, _ := j.in.Peek(j.in.Buffered())
+	end := 0
+	for end < len(buffered) && !count[buffered[end]] {
+		end++
+	}
+	j.text = append(j.text, buffered[:end]...)
+	_, _ = j.in.Discard(end)
+}
+
 // stringEnd reads the rest of a string and returns what it holds, as written.
 func (j *jsonScanner) stringEnd() ([]byte, error) {
 	from := len(j.text)
 	for {
+		j.take(&inStrings)
 		b, err := j.in.ReadByte()
 		if err != nil {
 			return nil, j.syntaxError(j.scanner.line, errors.New("the string does not end"))
