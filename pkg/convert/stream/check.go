@@ -97,6 +97,8 @@ func (c *Check) Files(ctx context.Context, files iter.Seq2[File, error]) (proble
 				return judged{err: err}
 			case p.closed:
 				return judged{problems: []error{p.err}}
+			case p.begins:
+				return judged{}
 			default:
 				return c.part(ctx, p.file, p.part, p.err)
 			}
@@ -111,9 +113,10 @@ func (c *Check) Files(ctx context.Context, files iter.Seq2[File, error]) (proble
 	return problems, nil
 }
 
-// filePart is a part of a file, or what keeps it from being read.
+// filePart is a part of a file, its begin, or what keeps it from being read.
 type filePart struct {
 	file   string
+	begins bool
 	part   manifest.Part
 	err    error
 	closed bool // the file cannot be opened
@@ -134,18 +137,25 @@ func partsOf(files iter.Seq2[File, error]) iter.Seq2[filePart, error] {
 				}
 				continue
 			}
-			stopped := false
-			for part, err := range manifest.Parts(in) {
-				if stopped = !yield(filePart{file: file.Name, part: part, err: err}, nil); stopped {
-					break
-				}
-			}
-			in.Close()
-			if stopped {
+			if !partsOfFile(file.Name, in, yield) {
 				return
 			}
 		}
 	}
+}
+
+// partsOfFile reads a file, and reports whether more is wanted.
+func partsOfFile(name string, in io.ReadCloser, yield func(filePart, error) bool) bool {
+	defer in.Close()
+	if !yield(filePart{file: name, begins: true}, nil) {
+		return false
+	}
+	for part, err := range manifest.Parts(in) {
+		if !yield(filePart{file: name, part: part, err: err}, nil) {
+			return false
+		}
+	}
+	return true
 }
 
 // judged is what became of a part of a text, or of an object.

@@ -108,25 +108,32 @@ func (s *Stream) Files(ctx context.Context, files iter.Seq2[File, error], out *W
 		}
 		return out.Object(r.Object, r.Text)
 	}
-	for file, err := range files {
-		if err == nil {
-			err = s.file(ctx, file, out, emit)
-		}
-		if err != nil {
-			return err
-		}
+	type piece struct {
+		Result
+		begins bool // a file
+		unread error
 	}
-	return nil
-}
-
-func (s *Stream) file(ctx context.Context, file File, out *Writer, emit func(Result) error) error {
-	in, err := file.Open()
-	if err != nil {
-		return err
+	work := func(p filePart, err error) piece {
+		switch {
+		case err != nil:
+			return piece{unread: err}
+		case p.closed:
+			return piece{unread: p.err}
+		case p.begins:
+			return piece{begins: true}
+		}
+		return piece{Result: s.convert(p.file, p.part, p.err)}
 	}
-	defer in.Close()
-	out.Begin()
-	return s.Convert(ctx, file.Name, in, emit)
+	return inOrder(ctx, partsOf(files), work, func(p piece) error {
+		switch {
+		case p.unread != nil:
+			return p.unread
+		case p.begins:
+			out.Begin()
+			return nil
+		}
+		return emit(p.Result)
+	})
 }
 
 // inOrder makes something of each part, with a worker for each processor, and hands it on in the order of the parts.
@@ -217,9 +224,6 @@ func (s *Stream) convert(file string, part manifest.Part, err error) (r Result) 
 		return r
 	}
 	r.Object, r.Losses, r.Changes, r.Refused = made.object, made.losses, made.changes, made.refused
-	if r.Refused == "" && len(part.Text) > smallBytes {
-		r.Refused = s.tooLarge(made.object)
-	}
 	switch {
 	case s.options.Format != Same || source.text == nil:
 	case !made.changed:
@@ -232,6 +236,10 @@ func (s *Stream) convert(file string, part manifest.Part, err error) (r Result) 
 			delete(value, "kind")
 		}
 		r.Text, r.Err = source.text.Rewrite(value)
+	}
+	fits := r.Text != nil && part.Format == manifest.JSON && len(r.Text) < requestBytes-smallBytes
+	if r.Refused == "" && len(part.Text) > smallBytes && !fits {
+		r.Refused = s.tooLarge(made.object)
 	}
 	return r
 }
