@@ -119,7 +119,9 @@ func (v *Conversion) WriteRequired(minor kubever.Minor) (paths []string) {
 	for _, field := range required {
 		v.ownAt(field.at)
 		putAt(v.Out.Object, field.at, runtime.DeepCopyJSONValue(field.before))
-		if target != nil && !copyAt(reflect.ValueOf(target), v.Defaults.said, field.at) {
+		if target != nil && target == v.Defaults.after && field.is.IsValid() {
+			field.is.Set(field.was)
+		} else {
 			target = nil
 		}
 		paths = append(paths, field.text)
@@ -161,31 +163,6 @@ func (v *Conversion) ownAt(at path) {
 		inner = maps.Clone(inner)
 		of[name], of = inner, inner
 	}
-}
-
-// copyAt sets a field of a Go value to what another of the same type has there; false where it is not to be found.
-func copyAt(into, from reflect.Value, at path) bool {
-	for _, part := range at {
-		if into.Kind() == reflect.Pointer && into.IsNil() {
-			into.Set(reflect.New(into.Type().Elem()))
-		}
-		into, from = reflect.Indirect(into), reflect.Indirect(from)
-		switch part := part.(type) {
-		case string:
-			into, from = fieldNamed(into, part), fieldNamed(from, part)
-		case int:
-			if into.Kind() != reflect.Slice || from.Kind() != reflect.Slice || part >= into.Len() ||
-				part >= from.Len() {
-				return false
-			}
-			into, from = into.Index(part), from.Index(part)
-		}
-		if !into.IsValid() || !from.IsValid() {
-			return false
-		}
-	}
-	into.Set(from)
-	return true
 }
 
 // Read is Converter.Read of the result, and cheaper: where its type has all of its fields, only parts are looked at of

@@ -33,13 +33,14 @@ func (c *Converter) Defaults(in, out *unstructured.Unstructured, write bool) ([]
 type DifferingDefaults struct {
 	from, to schema.GroupVersionKind
 	fields   []differingField
-	said     reflect.Value // what the version from makes of the object, as the type of the version to
+	after    runtime.Object // the result with its defaults, of which the fields were compared
 }
 
 type differingField struct {
 	at          path
-	text        string // the path as it is printed
-	before, now any    // nil for nothing
+	text        string        // the path as it is printed
+	before, now any           // nil for nothing
+	was, is     reflect.Value // the same, in the types that were compared; none for what is within such a field
 }
 
 // Differing computes what the versions of an object and of its conversion default.
@@ -90,7 +91,7 @@ func (c *Converter) differing(in, out *unstructured.Unstructured, f *forms) (*Di
 	if err := d.compare(out.Object, left, right); err != nil || d.fields == nil {
 		return nil, err
 	}
-	return &DifferingDefaults{from: from, to: to, fields: d.fields, said: left}, nil
+	return &DifferingDefaults{from: from, to: to, fields: d.fields, after: after}, nil
 }
 
 // after is a result of a route with its defaults: as a whole where that is wanted.
@@ -101,7 +102,7 @@ func (c *Converter) after(out *unstructured.Unstructured, r *route, f *forms) (a
 	switch {
 	case after != nil:
 	case whole:
-		after, err = c.decode(out.Object, r.to)
+		after, f.known, err = c.decodeKnown(out.Object, r.to)
 	default:
 		after, err = c.decode(r.light(out.Object), r.to)
 	}
@@ -115,27 +116,6 @@ func (c *Converter) after(out *unstructured.Unstructured, r *route, f *forms) (a
 		f.target = after
 	}
 	return after, nil
-}
-
-// fieldNamed is a field of a struct, or of what points to one, by its name in JSON; none where there is none.
-func fieldNamed(of reflect.Value, name string) reflect.Value {
-	if of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	if !of.IsValid() || of.Kind() != reflect.Struct {
-		return reflect.Value{}
-	}
-	for _, field := range fieldsOf(of.Type()) {
-		switch field.name {
-		case name:
-			return of.Field(field.index)
-		case "": // its fields stand in for it
-			if inner := fieldNamed(of.Field(field.index), name); inner.IsValid() {
-				return inner
-			}
-		}
-	}
-	return reflect.Value{}
 }
 
 // Losses names the fields.
@@ -280,7 +260,7 @@ func (d *defaults) field(name string, object map[string]any, before, now any) {
 	if isEmpty(before) && isEmpty(now) {
 		return
 	}
-	d.fields = append(d.fields, differingField{d.at.clone(), d.at.String(), before, now})
+	d.fields = append(d.fields, differingField{at: d.at.clone(), text: d.at.String(), before: before, now: now})
 }
 
 // inside compares what is in a value that the object says.

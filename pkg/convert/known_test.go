@@ -52,7 +52,7 @@ func (s *specimens) varied(t testing.TB, gvk schema.GroupVersionKind, n int) map
 // nothing, and a conversion that relies on that makes of it what one makes that inspects it.
 func TestWhatIsKnownNeedsNoInspection(t *testing.T) {
 	s := newSpecimens(t, 17)
-	knownOnes, unknownOnes, relabelled := 0, 0, 0
+	knownOnes, unknownOnes, begun, relabelled := 0, 0, 0, 0
 	for gvk := range s.c.hubs {
 		for n := range 12 {
 			object := s.varied(t, gvk, n)
@@ -72,6 +72,18 @@ func TestWhatIsKnownNeedsNoInspection(t *testing.T) {
 		r, err := s.c.route(from, to)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for n := range 3 { // whole, but for what is disturbed or too much in it
+			v, err := s.c.Begin(&unstructured.Unstructured{Object: s.varied(t, from, n)}, to)
+			if err != nil || !v.forms.known {
+				continue
+			}
+			begun++
+			var i inspection
+			if i.inspect(v.Out.Object, nil, r.target); i.wrong != nil || len(i.unknown) > 0 {
+				t.Errorf("%s to %s: the result is known, and has %v, %v", kindName(from), kindName(to), i.wrong,
+					i.unknown)
+			}
 		}
 		if !r.relabels {
 			return
@@ -95,9 +107,9 @@ func TestWhatIsKnownNeedsNoInspection(t *testing.T) {
 			}
 		}
 	})
-	if knownOnes < 500 || unknownOnes < 500 || relabelled < 300 {
-		t.Errorf("%d were known, %d not, %d known ones relabelled: want hundreds of each", knownOnes, unknownOnes,
-			relabelled)
+	if knownOnes < 500 || unknownOnes < 500 || begun < 200 || relabelled < 300 {
+		t.Errorf("%d were known, %d not, of %d the results, %d known ones relabelled: want hundreds of each", knownOnes,
+			unknownOnes, begun, relabelled)
 	}
 }
 

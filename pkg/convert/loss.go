@@ -22,23 +22,23 @@ type Loss struct {
 type path []any // string for a field, int for an element
 
 func (p path) String() string {
-	var b strings.Builder
+	text := make([]byte, 0, 64)
 	for _, part := range p {
 		switch part := part.(type) {
 		case int:
-			b.WriteString("[" + strconv.Itoa(part) + "]")
+			text = append(strconv.AppendInt(append(text, '['), int64(part), 10), ']')
 		case string:
 			switch {
 			case isSpecial(part):
-				b.WriteString("[" + strconv.Quote(part) + "]")
-			case b.Len() > 0:
-				b.WriteString("." + part)
-			default:
-				b.WriteString(part)
+				text = append(strconv.AppendQuote(append(text, '['), part), ']')
+				continue
+			case len(text) > 0:
+				text = append(text, '.')
 			}
+			text = append(text, part...)
 		}
 	}
-	return b.String()
+	return string(text)
 }
 
 // isSpecial reports whether a name is put in quotes in a path.

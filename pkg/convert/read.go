@@ -17,9 +17,14 @@ import (
 // A reader stores a value as JSON decodes it, which is not nil, in an empty Go value of one type. It does what
 // runtime.DefaultUnstructuredConverter does, in a fifth of the time: that looks for each field of the type in the
 // value, this for each field of the value in the type. What a reader refuses is left to the converter of Kubernetes.
-// TestReadersReadAlike holds the two against each other. It sets unknown where the type lacks a field of the
-// value.
-type reader func(value any, into reflect.Value, unknown *bool) error
+// TestReadersReadAlike holds the two against each other. It notes where the type lacks a field of the value.
+type reader func(value any, into reflect.Value, unknown *unknown) error
+
+// unknown is what a reader notes.
+type unknown struct {
+	found bool // a field that the type lacks
+	ends  bool // the reading, where one is found
+}
 
 // errUnread says that a value is not what the type takes, or one that readers do not know.
 var errUnread = errors.New("value of another kind")
@@ -63,11 +68,11 @@ func newReader(t reflect.Type) reader {
 	case reflect.Map:
 		return mapReader(t)
 	default:
-		return func(any, reflect.Value, *bool) error { return errUnread }
+		return func(any, reflect.Value, *unknown) error { return errUnread }
 	}
 }
 
-func readString(value any, into reflect.Value, _ *bool) error {
+func readString(value any, into reflect.Value, _ *unknown) error {
 	text, ok := value.(string)
 	if !ok {
 		return errUnread
@@ -76,7 +81,7 @@ func readString(value any, into reflect.Value, _ *bool) error {
 	return nil
 }
 
-func readBool(value any, into reflect.Value, _ *bool) error {
+func readBool(value any, into reflect.Value, _ *unknown) error {
 	b, ok := value.(bool)
 	if !ok {
 		return errUnread
@@ -85,7 +90,7 @@ func readBool(value any, into reflect.Value, _ *bool) error {
 	return nil
 }
 
-func readInt(value any, into reflect.Value, _ *bool) error {
+func readInt(value any, into reflect.Value, _ *unknown) error {
 	number, ok := value.(int64)
 	if !ok || into.OverflowInt(number) {
 		return errUnread
@@ -95,7 +100,7 @@ func readInt(value any, into reflect.Value, _ *bool) error {
 }
 
 // readAny shares the value, as the converter of Kubernetes does.
-func readAny(value any, into reflect.Value, _ *bool) error {
+func readAny(value any, into reflect.Value, _ *unknown) error {
 	v := reflect.ValueOf(value)
 	if !v.Type().AssignableTo(into.Type()) {
 		return errUnread
@@ -104,7 +109,7 @@ func readAny(value any, into reflect.Value, _ *bool) error {
 	return nil
 }
 
-func readIntOrString(value any, into reflect.Value, _ *bool) error {
+func readIntOrString(value any, into reflect.Value, _ *unknown) error {
 	v := into.Addr().Interface().(*intstr.IntOrString)
 	switch value := value.(type) {
 	case string:
@@ -120,7 +125,7 @@ func readIntOrString(value any, into reflect.Value, _ *bool) error {
 	return nil
 }
 
-func readQuantity(value any, into reflect.Value, _ *bool) error {
+func readQuantity(value any, into reflect.Value, _ *unknown) error {
 	text, ok := value.(string)
 	if !ok {
 		return readItself(value, into, nil)
@@ -134,7 +139,7 @@ func readQuantity(value any, into reflect.Value, _ *bool) error {
 }
 
 // readItself reads a type that decodes itself.
-func readItself(value any, into reflect.Value, _ *bool) error {
+func readItself(value any, into reflect.Value, _ *unknown) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -144,7 +149,7 @@ func readItself(value any, into reflect.Value, _ *bool) error {
 
 func pointerReader(element reflect.Type) reader {
 	read := lazy(element)
-	return func(value any, into reflect.Value, unknown *bool) error {
+	return func(value any, into reflect.Value, unknown *unknown) error {
 		into.Set(reflect.New(element))
 		return read(value, into.Elem(), unknown)
 	}
@@ -153,7 +158,7 @@ func pointerReader(element reflect.Type) reader {
 // lazy is the reader of a type, which may hold the type that is asked for it.
 func lazy(t reflect.Type) reader {
 	find := sync.OnceValue(func() reader { return readerOf(t) })
-	return func(value any, into reflect.Value, unknown *bool) error {
+	return func(value any, into reflect.Value, unknown *unknown) error {
 		return find()(value, into, unknown)
 	}
 }
@@ -166,9 +171,9 @@ type fieldReader struct {
 func structReader(t reflect.Type) reader {
 	fields := map[string]fieldReader{}
 	if !addFieldReaders(fields, t, nil) {
-		return func(any, reflect.Value, *bool) error { return errUnread }
+		return func(any, reflect.Value, *unknown) error { return errUnread }
 	}
-	return func(value any, into reflect.Value, unknown *bool) error {
+	return func(value any, into reflect.Value, unknown *unknown) error {
 		object, ok := value.(map[string]any)
 		if !ok {
 			return errUnread
@@ -176,9 +181,12 @@ func structReader(t reflect.Type) reader {
 		for name, inner := range object {
 			field, known := fields[name]
 			if !known {
-				*unknown = true
+				if unknown.found = true; unknown.ends {
+					return errUnread
+				}
+				continue
 			}
-			if !known || inner == nil {
+			if inner == nil {
 				continue
 			}
 			place := into.Field(field.at[0])
@@ -223,7 +231,7 @@ func sliceReader(t reflect.Type) reader {
 		return readBytes
 	}
 	read := lazy(t.Elem())
-	return func(value any, into reflect.Value, unknown *bool) error {
+	return func(value any, into reflect.Value, unknown *unknown) error {
 		list, ok := value.([]any)
 		if !ok {
 			return errUnread
@@ -241,7 +249,7 @@ func sliceReader(t reflect.Type) reader {
 	}
 }
 
-func readBytes(value any, into reflect.Value, _ *bool) error {
+func readBytes(value any, into reflect.Value, _ *unknown) error {
 	text, ok := value.(string)
 	if !ok {
 		return errUnread
@@ -259,10 +267,10 @@ func mapReader(t reflect.Type) reader {
 		return readStrings
 	}
 	if t.Key().Kind() != reflect.String {
-		return func(any, reflect.Value, *bool) error { return errUnread }
+		return func(any, reflect.Value, *unknown) error { return errUnread }
 	}
 	read := lazy(t.Elem())
-	return func(value any, into reflect.Value, unknown *bool) error {
+	return func(value any, into reflect.Value, unknown *unknown) error {
 		object, ok := value.(map[string]any)
 		if !ok {
 			return errUnread
@@ -282,7 +290,7 @@ func mapReader(t reflect.Type) reader {
 	}
 }
 
-func readStrings(value any, into reflect.Value, _ *bool) error {
+func readStrings(value any, into reflect.Value, _ *unknown) error {
 	object, ok := value.(map[string]any)
 	if !ok {
 		return errUnread

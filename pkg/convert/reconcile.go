@@ -18,10 +18,9 @@ func (r *route) relabel(in map[string]any, how sharing, f *forms) (map[string]an
 	if f.kept && r.agrees {
 		out := maps.Clone(in)
 		out["apiVersion"], out["kind"] = r.to.ToAPIVersionAndKind()
-		if f.target, f.known, _ = r.converter.decodeKnown(out, r.to); f.known {
+		if f.target, f.known = r.converter.decodeIfKnown(out, r.to); f.known {
 			return out, nil, true, nil
 		}
-		f.target = nil
 	}
 	var i inspection
 	i.inspect(in, r.source, r.target)
@@ -348,15 +347,31 @@ func (w *walk) compare(in, out any, source, target *shape) {
 			return
 		}
 	}
-	if !reflect.DeepEqual(in, out) {
+	if !same(in, out) {
 		w.displaced = true
 	}
+}
+
+// same is reflect.DeepEqual, and faster for what values are made of.
+func same(a, b any) bool {
+	switch a := a.(type) {
+	case string:
+		other, ok := b.(string)
+		return ok && a == other
+	case int64:
+		other, ok := b.(int64)
+		return ok && a == other
+	case bool:
+		other, ok := b.(bool)
+		return ok && a == other
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // leaf compares, and reports whether the output only spells the same value otherwise.
 func (w *walk) leaf(in, out any, source, target *shape) bool {
 	if source.value() && target.value() && source.goType == target.goType {
-		if reflect.DeepEqual(in, out) {
+		if same(in, out) {
 			return false
 		}
 		if sameValue(in, out, source) {
@@ -368,12 +383,16 @@ func (w *walk) leaf(in, out any, source, target *shape) bool {
 }
 
 func (w *walk) objects(in, out map[string]any, source, target *shape) {
+	shared := 0
 	for key, value := range in {
 		if w.depth == 1 && (key == "apiVersion" || key == "kind") {
 			continue
 		}
 		field := target.at(key)
 		other, ok := out[key]
+		if ok {
+			shared++
+		}
 		switch {
 		case ok && w.leaf(value, other, source.at(key), field):
 			out[key] = runtime.DeepCopyJSONValue(value)
@@ -385,6 +404,9 @@ func (w *walk) objects(in, out map[string]any, source, target *shape) {
 			w.displaced = true
 			w.hollow = w.hollow || isHollow(value)
 		}
+	}
+	if shared == len(out) {
+		return
 	}
 	for key, value := range out {
 		if _, ok := in[key]; ok || w.depth == 1 && (key == "apiVersion" || key == "kind") {

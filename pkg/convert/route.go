@@ -272,7 +272,7 @@ func (r *route) directly(in map[string]any, f *forms) (map[string]any, []differe
 	if !w.displaced && len(w.derived) == 0 {
 		w.take()
 		if exact {
-			f.source, f.target = kept, target
+			f.source, f.target, f.known = kept, target, true
 		}
 		return out, nil, nil
 	}
@@ -294,7 +294,7 @@ func (r *route) directly(in map[string]any, f *forms) (map[string]any, []differe
 			i.inspect(in, nil, r.source)
 		}
 		if exact {
-			f.source, f.target = kept, held
+			f.source, f.target, f.known = kept, held, true
 		}
 		return out, i.unknown, nil
 	}
@@ -318,10 +318,10 @@ func (c *Converter) decodeKnown(object map[string]any, gvk schema.GroupVersionKi
 	if err := boundAnnotations(object, gvk); err != nil {
 		return nil, false, &ContentError{gvk, err}
 	}
-	unknown := isDefinition(gvk) // schemas read themselves, and leave out what they do not know
+	unknown := unknown{found: isDefinition(gvk)} // schemas read themselves, and leave out what they do not know
 	if readerOf(reflect.TypeOf(typed).Elem())(object, reflect.ValueOf(typed).Elem(), &unknown) == nil {
 		typed.GetObjectKind().SetGroupVersionKind(gvk)
-		return typed, !unknown, nil
+		return typed, !unknown.found, nil
 	}
 	if typed, err = c.scheme.New(gvk); err != nil { // without what was read of it
 		return nil, false, err
@@ -340,6 +340,19 @@ func (c *Converter) decodeKnown(object map[string]any, gvk schema.GroupVersionKi
 	}
 	typed.GetObjectKind().SetGroupVersionKind(gvk)
 	return typed, false, nil
+}
+
+// decodeIfKnown is decodeKnown for an object of which nothing is wanted unless the type has all of its fields.
+func (c *Converter) decodeIfKnown(object map[string]any, gvk schema.GroupVersionKind) (runtime.Object, bool) {
+	typed, err := c.scheme.New(gvk)
+	if err != nil || boundAnnotations(object, gvk) != nil || isDefinition(gvk) {
+		return nil, false
+	}
+	if readerOf(reflect.TypeOf(typed).Elem())(object, reflect.ValueOf(typed).Elem(), &unknown{ends: true}) != nil {
+		return nil, false
+	}
+	typed.GetObjectKind().SetGroupVersionKind(gvk)
+	return typed, true
 }
 
 // boundAnnotations refuses an autoscaler with a quantity in its annotations that takes minutes: Kubernetes' conversions

@@ -50,17 +50,13 @@ func (d *defaults) labels(metadata map[string]any, a, b reflect.Value) error {
 
 // differing adds what differs in a field of what is said; said is nil where nothing is.
 func (d *defaults) differing(field *comparedField, said map[string]any, a, b reflect.Value) error {
-	if field.element != nil { // a pointer to a struct
-		if a.UnsafePointer() == b.UnsafePointer() {
-			return nil
-		}
-		if !a.IsNil() && !b.IsNil() {
-			return d.within(field, field.element, said, a.Elem(), b.Elem())
-		}
-	} else if field.fields {
-		return d.within(field, a.Type(), said, a, b)
-	} else if field.same(a, b) {
+	switch {
+	case field.same(a, b):
 		return nil
+	case field.fields:
+		return d.within(field, a.Type(), said, a, b)
+	case field.element != nil && !a.IsNil() && !b.IsNil():
+		return d.within(field, field.element, said, a.Elem(), b.Elem())
 	}
 	if elements, _ := said[field.name].([]any); len(elements) > 0 && field.list && a.Len() == len(elements) &&
 		b.Len() == len(elements) {
@@ -77,7 +73,11 @@ func (d *defaults) differing(field *comparedField, said map[string]any, a, b ref
 	if err != nil {
 		return err
 	}
+	found := len(d.fields)
 	d.field(field.name, said, before, now)
+	if len(d.fields) == found+1 && len(d.fields[found].at) == len(d.at)+1 {
+		d.fields[found].was, d.fields[found].is = a, b
+	}
 	return nil
 }
 
@@ -128,10 +128,10 @@ type comparedField struct {
 	at        []int
 	name      string
 	omitEmpty bool
+	same      sameness
 	fields    bool         // it is a struct whose fields are compared
 	element   reflect.Type // of a pointer to such a struct
 	list      bool         // it is a list of such structs
-	same      sameness     // of others
 }
 
 func (f *comparedField) in(of reflect.Value) reflect.Value {
@@ -168,7 +168,8 @@ func comparedFields(t reflect.Type) []*comparedField {
 			}
 			continue
 		}
-		compared := &comparedField{at: []int{field.index}, name: field.name, omitEmpty: field.omitEmpty}
+		compared := &comparedField{at: []int{field.index}, name: field.name, omitEmpty: field.omitEmpty,
+			same: samenessOf(of)}
 		switch {
 		case hasFields(of):
 			compared.fields = true
@@ -176,7 +177,6 @@ func comparedFields(t reflect.Type) []*comparedField {
 			compared.element = of.Elem()
 		default:
 			compared.list = of.Kind() == reflect.Slice && hasFields(of.Elem())
-			compared.same = samenessOf(of)
 		}
 		fields = append(fields, compared)
 	}
