@@ -177,10 +177,7 @@ func readRecord(directory string) (*Record, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("is no regular file")
 	}
-	if info.Size() > limitRecordBytes {
-		return nil, fmt.Errorf("is larger than %d bytes", limitRecordBytes)
-	}
-	data, err := os.ReadFile(name)
+	data, err := ReadFile(name, limitRecordBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +236,7 @@ func digest(data []byte) string {
 
 // digestOf is the digest of a file, whatever its size.
 func digestOf(name string) (string, error) {
-	f, err := os.Open(name)
+	f, err := Open(name)
 	if err != nil {
 		return "", err
 	}

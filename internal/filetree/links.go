@@ -112,7 +112,11 @@ func (w within) Open(name string) (fs.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	return root.Open(relative)
+	f, err := root.OpenFile(relative, os.O_RDONLY|noWait, 0)
+	if err != nil {
+		return nil, err
+	}
+	return regular(f, name, true)
 }
 
 // Stat does not open the file, which may be a pipe.

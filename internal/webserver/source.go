@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
 )
 
 // File is a file as it was when it was read.
@@ -23,7 +25,7 @@ func (f File) Read(limitBytes int64) ([]byte, error) {
 	if !f.info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: want a file", f.Path)
 	}
-	file, err := os.Open(f.Path)
+	file, err := filetree.Open(f.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -36,10 +36,10 @@ func Open(name string) (Dir, error) {
 		return Dir{}, fmt.Errorf("%s: is %s, want a directory or a file: write what is to be read into one", name,
 			adopt.KindOf(info.Mode()))
 	case !info.IsDir():
-		return Dir{Files: oneFile{os.DirFS(filepath.Dir(name)), filepath.Base(name)}}, nil
+		return Dir{Files: oneFile{filetree.DirFS(filepath.Dir(name)), filepath.Base(name)}}, nil
 	}
 	if isMachines(name, append(adopt.Folders(), systemdOwn...)) {
-		return Dir{Files: os.DirFS(name), Host: machineOf(name)}, nil
+		return Dir{Files: filetree.DirFS(name), Host: machineOf(name)}, nil
 	}
 	return Dir{Files: filetree.Within(name)}, nil
 }
@@ -57,7 +57,7 @@ func machineOf(directory string) fs.FS {
 	if !isMachines(directory, systemdOwn) {
 		return nil
 	}
-	return os.DirFS("/")
+	return filetree.DirFS("/")
 }
 
 // Hosts is the control plane of one cluster as it was read.

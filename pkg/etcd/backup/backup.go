@@ -138,7 +138,14 @@ func (b *Backup) fill(ctx context.Context, s Source, partial string) error {
 	if b.Stores, b.Findings, err = verify(ctx, s, partial); err != nil {
 		return err
 	}
-	record, err := json.MarshalIndent(b, "", "  ")
+	r := record{Backup: b, SHA256: map[string]string{}}
+	for _, store := range b.Stores {
+		file := snapshotIn(partial, store.Name)
+		if r.SHA256[filepath.Base(file)], err = digest(ctx, file); err != nil {
+			return err
+		}
+	}
+	record, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}

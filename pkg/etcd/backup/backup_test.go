@@ -146,6 +146,57 @@ func TestDamagedSnapshotsAreFound(t *testing.T) {
 	}
 }
 
+// TestChangedBackupsAreNotRestored: who changes a snapshot can make its hash anew, but not that of the record.
+func TestChangedBackupsAreNotRestored(t *testing.T) {
+	w := newWorld(t)
+	b, _ := w.save(t, 2)
+	other, _ := w.save(t, 2)
+	in, file := filepath.Join(w.dir, b.Name), filepath.Join(w.dir, b.Name, "core.db")
+	restore := func() error {
+		m := Member{DataDir: t.TempDir(), ID: "x", Snapshot: file, Name: "default", PeerURL: "http://127.0.0.1:1",
+			Cluster: "default=http://127.0.0.1:1", Token: "x"}
+		return m.Restore(t.Context())
+	}
+	if err := restore(); err != nil {
+		t.Fatal(err)
+	}
+	record, err := os.ReadFile(filepath.Join(in, recordFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange := func(with string) {
+		t.Helper()
+		if err := errors.Join(os.Remove(file), os.Link(with, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exchange(filepath.Join(w.dir, other.Name, "modern.db")) // whole, and verified
+	if err := restore(); err == nil || !strings.Contains(err.Error(), "was changed since the backup was made") {
+		t.Errorf("another snapshot: %v", err)
+	}
+	for text, want := range map[string]string{
+		"{":                                    "unexpected end",
+		`{"sha256":{"modern.db":"x"}}`:         "does not name it",
+		strings.Repeat(" ", 2<<20):             "larger than",
+		`{"name":"x","stores":[]}`:             "", // of a release before
+		string(record):                         "was changed",
+		`{"sha256":{"core.db":"` + "0" + `"}}`: "was changed",
+	} {
+		if err := os.WriteFile(filepath.Join(in, recordFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := restore(); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("beside the record %.40q: %v, want %q", text, err, want)
+		}
+	}
+	if err := os.Remove(filepath.Join(in, recordFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(); err != nil {
+		t.Errorf("a snapshot that is no backup's: %v", err)
+	}
+}
+
 // TestBackupsAreKeptWhereNobodyElseWrites: who owns the directory could exchange what is restored one day.
 func TestBackupsAreKeptWhereNobodyElseWrites(t *testing.T) {
 	dir := t.TempDir()

@@ -90,6 +90,9 @@ func (m *Member) stage(ctx context.Context) error {
 	if err := file.VerifyHash(ctx); err != nil {
 		return err
 	}
+	if err := unchanged(ctx, m.Snapshot); err != nil {
+		return err
+	}
 	if err := etcdsnapshot.NewV3(zap.NewNop()).Restore(etcdsnapshot.RestoreConfig{
 		SnapshotPath: m.Snapshot, Name: m.Name, OutputDataDir: m.staging(), PeerURLs: []string{m.PeerURL},
 		InitialCluster: m.Cluster, InitialClusterToken: m.Token,

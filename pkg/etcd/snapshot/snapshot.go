@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
 )
 
 // File is a db file of an etcd 3 member (member/snap/db), or what "etcdctl snapshot save" wrote.
@@ -27,15 +29,12 @@ type File struct {
 
 // Open opens the file for reading. It does not lock it: Walk notices when an etcd writes to it meanwhile.
 func Open(name string) (*File, error) {
-	file, err := os.Open(name)
+	file, err := filetree.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	f := &File{file: file, name: name}
 	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: is not a regular file", name)
-	}
 	if err == nil {
 		f.sizeBytes = info.Size()
 		err = f.readTrailer()

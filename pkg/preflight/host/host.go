@@ -158,10 +158,7 @@ func (r *reader) at(place string) preflight.File {
 
 // readFile reads a text up to the bound. A pipe is not opened, which would wait for its other end.
 func readFile(place string) ([]byte, error) {
-	if info, err := os.Stat(place); err == nil && !info.Mode().IsRegular() {
-		return nil, errors.New("is no regular file")
-	}
-	f, err := os.Open(place)
+	f, err := filetree.Open(place)
 	if err != nil {
 		return nil, err
 	}

@@ -160,6 +160,9 @@ func systemctl(ctx context.Context, args ...string) error {
 	return nil
 }
 
+// limitStateBytes is above the size of any file that a plan has.
+const limitStateBytes = 64 << 20
+
 // state is the content of a file, nil where there is none.
 func state(file string) ([]byte, fs.FileMode, error) {
 	info, err := os.Lstat(file)
@@ -171,7 +174,7 @@ func state(file string) ([]byte, fs.FileMode, error) {
 	case !info.Mode().IsRegular():
 		return nil, 0, fmt.Errorf("%s: is no regular file", file)
 	}
-	data, err := os.ReadFile(file)
+	data, err := filetree.ReadFile(file, limitStateBytes)
 	if data == nil {
 		data = []byte{}
 	}

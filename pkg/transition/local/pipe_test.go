@@ -24,7 +24,7 @@ func TestAProgramThatIsAPipe(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		if err == nil || !strings.Contains(err.Error(), "is no program") {
+		if err == nil || !strings.Contains(err.Error(), "is no regular file") {
 			t.Error(err)
 		}
 	case <-time.After(10 * time.Second):

@@ -57,7 +57,7 @@ func programDigest(name string) (string, error) {
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%s: is no regular file", name)
 	}
-	file, err := os.Open(name)
+	file, err := filetree.Open(name)
 	if err != nil {
 		return "", err
 	}
@@ -135,14 +135,7 @@ func (h *Host) fetch(ctx context.Context, host string, p *transition.Binary, out
 		return client.File(ctx, registry.Image{Registry: name, Repository: repository, Digest: digest}, p.File, out)
 	}
 	source := h.place(host, p.File)
-	info, err := os.Stat(source) // opening a pipe would wait for its other end
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: is no regular file", source)
-	}
-	if err != nil {
-		return err
-	}
-	in, err := os.Open(source)
+	in, err := filetree.Open(source)
 	if err != nil {
 		return err
 	}

@@ -127,10 +127,7 @@ func digest(data []byte) string {
 
 // program is the digest of a program, which is read again when its file is another one.
 func (k *Keeper) program(name string) (string, error) {
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s: is no program", name) // opening a pipe would wait for its other end
-	}
-	file, err := os.Open(name)
+	file, err := filetree.Open(name)
 	if err != nil {
 		return "", err
 	}
@@ -138,9 +135,6 @@ func (k *Keeper) program(name string) (string, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s: is no program", name)
 	}
 	if known, ok := k.programs[name]; ok && os.SameFile(known.info, info) && known.info.Size() == info.Size() &&
 		known.info.ModTime().Equal(info.ModTime()) {
