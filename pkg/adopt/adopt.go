@@ -243,6 +243,9 @@ type reader struct {
 
 	referenced       map[string]bool // variables in the command lines of units
 	environmentFiles map[string]bool // names of files that units have their variables from
+
+	hostName *string                    // once it was looked for
+	units    map[string]map[string]bool // the names in folders of systemd, once they were looked for
 }
 
 type textFile struct {
@@ -327,7 +330,7 @@ func (r *reader) read() error {
 	}
 	for _, component := range programs { // the snap of a single component
 		name := path.Join(r.folder, component, "current", "args")
-		if text, err := readFile(r.files, name); err == nil {
+		if text, err := r.readText(r.files, name); err == nil {
 			files = append(files, textFile{name, text})
 		}
 	}
@@ -418,6 +421,18 @@ func KindOf(mode fs.FileMode) string {
 		return "a device"
 	}
 	return "no regular file"
+}
+
+// readText reads a text that is named by others, and may be so again and again: each time counts.
+func (r *reader) readText(files fs.FS, name string) ([]byte, error) {
+	if err := r.made.err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	text, err := readFile(files, name)
+	if err == nil && !r.made.read(len(text)) {
+		return nil, fmt.Errorf("%s: %w", name, r.made.err())
+	}
+	return text, err
 }
 
 // readFile reads a text up to the bound. A pipe is not opened, which would wait for its other end.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -314,6 +315,48 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
+// FuzzReadFiles: files that name each other are read alike each time; nothing is opened that is not a path below the
+// directory, and what is opened again and again is bounded.
+func FuzzReadFiles(f *testing.F) {
+	f.Add("[Service]\nEnvironmentFile=-/etc/a\nExecStart=/opt/a.sh $B",
+		"#!/bin/sh\n. /etc/a\nexec kube-apiserver $C --v=2",
+		"A=1\nC=\"--x=y\"\nexport D=e", "[Service]\nExecStart=\nExecStart=/usr/bin/kube-apiserver --v=${A} %H %i")
+	f.Add("[Service]\nEnvironmentFile=/../../etc/passwd\nExecStart=/bin/sh -c '. /opt/../../a; kube-apiserver $@' a b",
+		"source /opt/a.sh", "kube-apiserver --v=2", "[Service]\nWorkingDirectory=/../..\nEnvironment=A=../..")
+	f.Add("start on x\nexec kube-apiserver $A\n", ". /etc/a\n. /opt/a.sh\nf() { f $@ $@; }; f a", ". /opt/a.sh", "")
+	f.Fuzz(func(t *testing.T, unit, script, variables, dropIn string) {
+		files := fstest.MapFS{"a.service": {Data: []byte(unit)}, "opt/a.sh": {Data: []byte(script)},
+			"b.conf": {Data: []byte(unit)}, "etc/a": {Data: []byte(variables)},
+			"etc/hostname":       {Data: []byte(variables)},
+			"a.service.d/b.conf": {Data: []byte(dropIn)}, "c.sh": {Data: []byte("#!/bin/sh\n" + script)}}
+		counted := &counting{FS: files}
+		once, err := adopt.Read(counted, counted)
+		for name := range counted.names {
+			if !fs.ValidPath(name) {
+				t.Errorf("%q was opened", name)
+			}
+		}
+		if counted.bytes > 65<<20 {
+			t.Errorf("%d MiB were read of %d bytes", counted.bytes>>20,
+				len(unit)+len(script)+len(variables)+len(dropIn))
+		}
+		again, errAgain := adopt.Read(files, files)
+		if fmt.Sprint(err) != fmt.Sprint(errAgain) {
+			t.Fatalf("%v, and then %v", err, errAgain)
+		}
+		if err != nil {
+			return
+		}
+		for i, p := range once.Processes {
+			args, _ := p.Args(6)
+			argsAgain, _ := again.Processes[i].Args(6)
+			if !slices.Equal(args, argsAgain) || p.Place != again.Processes[i].Place {
+				t.Errorf("%v, and then %v", args, argsAgain)
+			}
+		}
+	})
+}
+
 // A host of a fused control plane starts two of most components; their names tell them apart.
 func TestReadAllKeepsTwoOfAComponent(t *testing.T) {
 	pod := func(name string) *fstest.MapFile {
@@ -434,33 +477,6 @@ func TestHeadersOfMessagesAreBounded(t *testing.T) {
 		took := time.Since(start)
 		if read := err == nil || strings.Contains(err.Error(), "part-1"); read != want || took > 10*time.Second {
 			t.Errorf("a header of %d lines: read %v in %s, %v", lines, read, took, err)
-		}
-	}
-}
-
-// TestDocumentsOfManyFilesAreReadInTime: eight times the files take about eight times as long, wherever they lie.
-func TestDocumentsOfManyFilesAreReadInTime(t *testing.T) {
-	reading := func(n int, place string) time.Duration {
-		var text strings.Builder
-		text.WriteString("#cloud-config\nwrite_files:\n")
-		for i := range n {
-			fmt.Fprintf(&text, "- {path: "+place+", content: x}\n", i)
-		}
-		fastest := time.Hour
-		for range 3 {
-			start := time.Now()
-			if _, err := read(fstest.MapFS{"a.yaml": {Data: []byte(text.String())}}, nil); err == nil {
-				t.Error("files of one letter are a control plane")
-			}
-			fastest = min(fastest, time.Since(start))
-		}
-		return fastest
-	}
-	for _, place := range []string{"/opt/%d/a", "/a%d", "/etc/systemd/system/kubelet.service.d/%d.conf"} {
-		few, many := reading(1_250, place), reading(10_000, place)
-		t.Logf("%s: %s, %s", place, few, many)
-		if many > 24*few {
-			t.Errorf("%s: 1,250 files take %s, 10,000 %s", place, few, many)
 		}
 	}
 }

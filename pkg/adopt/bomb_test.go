@@ -2,10 +2,10 @@ package adopt_test
 
 import (
 	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/adopt"
 )
@@ -83,40 +83,90 @@ func TestNestedScriptsEnd(t *testing.T) {
 	}
 }
 
-// TestContinuedLinesAreReadInTime: eight times the lines take about eight times as long.
-func TestContinuedLinesAreReadInTime(t *testing.T) {
-	const unit = "[Service]\nEnvironmentFile=/etc/a\nExecStart=/usr/bin/" + startsServer
-	for name, files := range map[string]func(n int) fstest.MapFS{
-		"of a unit": func(n int) fstest.MapFS {
-			return fstest.MapFS{"a.service": {Data: []byte(unit + strings.Repeat("\\\n", n) + "\n")}, "a": {}}
-		},
-		"of variables": func(n int) fstest.MapFS {
-			return fstest.MapFS{"a.service": {Data: []byte(unit + "\n")},
-				"a": {Data: []byte("A=" + strings.Repeat("b\\\n", n) + "\n")}}
-		},
-		"without a backslash": func(n int) fstest.MapFS {
-			return fstest.MapFS{"a.service": {Data: []byte(unit + "\n" + strings.Repeat("-a=\n", n))}, "a": {}}
-		},
-		"of supervisord": func(n int) fstest.MapFS {
-			return fstest.MapFS{"a.conf": {Data: []byte("[program:a]\ncommand=" + startsServer + "\nenvironment=" +
-				strings.Repeat("A=b,", n) + "\n")}}
-		},
+// TestFilesThatAreNamedAgainAndAgain: a file of a megabyte, and a few bytes that name it, are read a few times.
+func TestFilesThatAreNamedAgainAndAgain(t *testing.T) {
+	long := &fstest.MapFile{Data: []byte(strings.Repeat("# a line of a long file\n", 40_000))}
+	const unit = "[Service]\n%sExecStart=/usr/bin/" + startsServer + "%s\n"
+	variables := fmt.Appendf(nil, unit, strings.Repeat("EnvironmentFile=/etc/long\n", 20_000), "")
+	dropIns := fstest.MapFS{"a.service": {Data: fmt.Appendf(nil, unit, "", "")}}
+	for i := range 100 {
+		dropIns[fmt.Sprintf("a.service.d/%d.conf", i)] = long
+	}
+	shared := fstest.MapFS{"service.d/a.conf": long}
+	for i := range 100 {
+		shared[fmt.Sprintf("a%d.service", i)] = &fstest.MapFile{Data: []byte("[Service]\nExecStart=/bin/a\n")}
+	}
+	script := []byte("#!/bin/sh\n" + strings.Repeat(". /etc/long\n", 20_000) + startsServer + "--a=b\n")
+	for name, files := range map[string]fstest.MapFS{
+		"variables": {"a.service": {Data: variables}, "etc/long": long},
+		"drop-ins":  dropIns,
+		"of all":    shared,
+		"sourced":   {"a.sh": {Data: script}, "etc/long": long},
 	} {
-		reading := func(n int) time.Duration {
-			fastest := time.Hour
-			for range 3 {
-				start := time.Now()
-				if _, err := adopt.Read(files(n), nil); err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				fastest = min(fastest, time.Since(start))
-			}
-			return fastest
+		counted := &counting{FS: files}
+		_, err := adopt.Read(counted, nil)
+		if err == nil || !strings.Contains(err.Error(), "hold more than") {
+			t.Errorf("%s: %.300v", name, err)
 		}
-		few, many := reading(25_000), reading(200_000)
-		t.Logf("%s: %s, %s", name, few, many)
-		if many > 24*few {
-			t.Errorf("%s: 25,000 lines take %s, 200,000 %s", name, few, many)
+		if counted.bytes > 128<<20 {
+			t.Errorf("%s: %d MiB were read: %v", name, counted.bytes>>20, err)
 		}
 	}
+	units := &counting{FS: fstest.MapFS{}}
+	for i := range 500 {
+		units.FS.(fstest.MapFS)[fmt.Sprintf("lib/systemd/system/%d.service", i)] = &fstest.MapFile{}
+		units.FS.(fstest.MapFS)[fmt.Sprintf("etc/systemd/system/a%d.service", i)] = &fstest.MapFile{}
+	}
+	if _, err := adopt.Read(units, nil); err == nil || units.names["etc/systemd/system"] > 5 {
+		t.Errorf("folders of units are listed for each unit: %d times, %v", units.names["etc/systemd/system"], err)
+	}
+	usual := fstest.MapFS{"service.d/a.conf": {Data: []byte("[Service]\nEnvironment=A=b\n")},
+		"kube-apiserver.service": {Data: fmt.Appendf(nil, unit, "EnvironmentFile=/etc/a\n", "$B")},
+		"etc/a":                  {Data: []byte("B=--v=2\n")}}
+	if running, err := adopt.Read(usual, nil); err != nil || running.Processes[0].Words[1] != "--v=2" {
+		t.Errorf("a usual one: %v", err)
+	}
+}
+
+// TestQuestionsThatAreBombs: what a variable leaves open is looked for among what the others do.
+func TestQuestionsThatAreBombs(t *testing.T) {
+	script := "#!/bin/sh\nX=\"" + numbered(900, "$V%d") + "\"\n" + strings.Repeat("Y=\""+strings.Repeat("$X", 1000)+
+		"\"\n", 400) + startsServer + "--a=b\n"
+	_, err := adopt.Read(fstest.MapFS{"a.sh": {Data: []byte(script)}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "leave too much open of each other") {
+		t.Errorf("%.300v", err)
+	}
+}
+
+// counting counts what is read of files.
+type counting struct {
+	fs.FS
+	bytes int
+	names map[string]int // how often they were opened
+}
+
+func (c *counting) Open(name string) (fs.File, error) {
+	if c.names == nil {
+		c.names = map[string]int{}
+	}
+	c.names[name]++
+	f, err := c.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if list, ok := f.(fs.ReadDirFile); ok {
+		return list, nil
+	}
+	return &countingFile{f, c}, nil
+}
+
+type countingFile struct {
+	fs.File
+	all *counting
+}
+
+func (c *countingFile) Read(p []byte) (int, error) {
+	n, err := c.File.Read(p)
+	c.all.bytes += n
+	return n, err
 }

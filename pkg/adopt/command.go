@@ -92,6 +92,7 @@ func locate(words []string) (commandLine, bool) {
 			return commandLine{component: component, command: words[i : i+2], words: words[i+2:]}, true
 		}
 	}
+	runtime := slices.IndexFunc(words, isRuntime)
 	for _, anywhere := range []bool{false, true} {
 		for i, word := range words {
 			if i > 0 && !anywhere && takesValue(words[i-1]) {
@@ -102,7 +103,8 @@ func locate(words []string) (commandLine, bool) {
 				return commandLine{component: component, command: program, words: words[i+1:]}.startedBy(
 					words[:i+1-len(program)]), true
 			}
-			if component, ok := imageOfComponent(word); ok && runtimeImage(words[:i+1]) != "" {
+			if component, ok := imageOfComponent(word); ok && runtime >= 0 && runtime <= i &&
+				!strings.HasPrefix(word, "-") {
 				if i+1 < len(words) && componentAt(words, i+1) == component {
 					continue // it is named behind the image
 				}
@@ -189,13 +191,15 @@ func command(words []string) []string {
 // runtimeImage is the last of the words when a container runtime is among them: docker run [OPTION...] IMAGE; ""
 // otherwise.
 func runtimeImage(words []string) string {
-	runs := slices.ContainsFunc(words, func(word string) bool {
-		return slices.Contains([]string{"docker", "podman", "nerdctl", "rkt"}, path.Base(word))
-	})
-	if !runs || strings.HasPrefix(words[len(words)-1], "-") {
+	if !slices.ContainsFunc(words, isRuntime) || strings.HasPrefix(words[len(words)-1], "-") {
 		return ""
 	}
 	return words[len(words)-1]
+}
+
+// isRuntime knows the programs of container runtimes.
+func isRuntime(word string) bool {
+	return slices.Contains([]string{"docker", "podman", "nerdctl", "rkt"}, path.Base(word))
 }
 
 // wrapped takes a command line apart whose program has a name of its own, such as a vendor's start script: what comes

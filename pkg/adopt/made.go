@@ -44,13 +44,18 @@ func (m *made) count(n int) bool {
 	return !m.over()
 }
 
-func (m *made) over() bool { return m.bytes > limitMadeBytes || m.parts > limitWords }
+func (m *made) over() bool {
+	return m.bytes > limitMadeBytes || m.parts > limitWords || m.texts > limitReadBytes
+}
 
 // err is why something is ignored when there is too much; nil when there is not.
 func (m *made) err() error {
 	switch {
 	case m.bytes > limitMadeBytes:
 		return beyond("variables and packed files make more than %d bytes", limitMadeBytes)
+	case m.texts > limitReadBytes:
+		return beyond("the files up to this one, of which some may be read several times, hold more than %d bytes",
+			limitReadBytes)
 	case m.parts > limitWords:
 		return beyond("command lines up to this one have more than %d words and variables, or more than %d parts "+
 			"that only the machine can tell", limitWords, limitWords/question)

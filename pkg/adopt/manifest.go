@@ -246,14 +246,21 @@ var variable = regexp.MustCompile(`\$\{?[A-Za-z_]`)
 func (r *reader) mounts(p *Process, pod *podSpec, c *container) {
 	place := p.Place
 	p.objects = map[string][]string{}
-	taken := map[string]bool{}
+	volumes := map[string][]int{} // by name
+	for i := range pod.Volumes {
+		volumes[pod.Volumes[i].Name] = append(volumes[pod.Volumes[i].Name], i)
+	}
+	names := freeNames{}
 	for _, mount := range c.VolumeMounts {
 		m := spec.Mount{Name: mount.Name, ReadOnly: mount.ReadOnly}
 		var objects []string
 		kind := "volume" // of which the file says nothing
-		for _, volume := range pod.Volumes {
+		for _, i := range volumes[mount.Name] {
+			volume := &pod.Volumes[i]
+			if !r.made.count(len(volume.Others)) { // of each mount of it
+				break
+			}
 			switch {
-			case volume.Name != mount.Name:
 			case volume.HostPath != nil:
 				m.HostPath = trimSlash(path.Join(volume.HostPath.Path, mount.SubPath))
 			case volume.Secret != nil:
@@ -262,6 +269,7 @@ func (r *reader) mounts(p *Process, pod *podSpec, c *container) {
 				m.ConfigMap = volume.ConfigMap.Name
 			case volume.Projected != nil:
 				kind = "projected"
+				r.made.count(len(volume.Projected.Sources))
 				for _, source := range volume.Projected.Sources {
 					switch {
 					case source.Secret != nil:
@@ -292,10 +300,7 @@ func (r *reader) mounts(p *Process, pod *podSpec, c *container) {
 		case m.HostPath == "" && object == "":
 			r.note(place, "volume %q at %s is neither a path of the host nor an object of the cluster: what is "+
 				"in it is on no host", mount.Name, mount.MountPath)
-			for n := 2; taken[m.Name]; n++ {
-				m.Name = fmt.Sprintf("%s-%d", mount.Name, n)
-			}
-			taken[m.Name] = true
+			m.Name = names.take(mount.Name)
 			p.unseen = append(p.unseen, spec.Mount{Name: m.Name, MountPath: at, ReadOnly: mount.ReadOnly,
 				Volume: kind})
 			continue
@@ -307,12 +312,23 @@ func (r *reader) mounts(p *Process, pod *podSpec, c *container) {
 			r.note(place, "%s has the files of %s, and no host has them: the modern side needs them on every host; "+
 				"copy them to %s, and name that under spec.hostFiles", at, strings.Join(objects, ", "), at)
 		}
-		for n := 2; taken[m.Name]; n++ {
-			m.Name = fmt.Sprintf("%s-%d", mount.Name, n)
-		}
-		taken[m.Name] = true
+		m.Name = names.take(mount.Name)
 		p.Mounts = append(p.Mounts, m)
 	}
+}
+
+// freeNames are the names that are taken, and the number that the next one of a name gets.
+type freeNames map[string]int
+
+// take is the name, or NAME-2 and so on where it is taken.
+func (f freeNames) take(name string) string {
+	free := name
+	for f[free] > 0 {
+		f[name]++
+		free = fmt.Sprintf("%s-%d", name, f[name])
+	}
+	f[free] = 1
+	return free
 }
 
 func trimSlash(p string) string {

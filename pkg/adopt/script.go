@@ -86,7 +86,7 @@ func (r *reader) textOf(absolute string) (name, text string, ok bool) {
 			info.Size() > limitFileBytes {
 			continue
 		}
-		if text, err := readFile(c.files, c.name); err == nil {
+		if text, err := r.readText(c.files, c.name); err == nil {
 			return c.name, string(text), true
 		}
 	}

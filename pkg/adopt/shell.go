@@ -2,7 +2,6 @@ package adopt
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -152,7 +151,7 @@ func (s *shellReader) read(script string) error {
 		s.uncalled()
 	}
 	if s.visited > limitVisited {
-		return errors.New("its functions call each other too often")
+		return beyond("its functions call each other too often, or its variables leave too much open of each other")
 	}
 	return s.made.err()
 }
@@ -314,6 +313,9 @@ func (s *shellReader) keepQuestions(name string, outer started) {
 
 // askedIn asks what the value of a variable leaves open.
 func (s *shellReader) askedIn(name string) {
+	if within := s.within[name]; len(within.unset)+len(within.maybe) > 0 { // each is looked for among the others
+		s.visited += len(within.unset) + len(within.maybe) + len(s.now.unset) + len(s.now.maybe)
+	}
 	s.now.unset = withQuestions(s.now.unset, s.within[name].unset)
 	s.now.maybe = withQuestions(s.now.maybe, s.within[name].maybe)
 }

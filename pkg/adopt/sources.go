@@ -184,11 +184,11 @@ var ErrNone = errors.New("no " + kubever.APIServer + " among the files")
 // looks into: the directory may be the root of a host. It is nil where there is none among the first files.
 func Elsewhere(files fs.FS) error {
 	var errs []error
-	searched := 0
+	searched, read := 0, 0
 	_ = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		folder := path.Dir(name)
 		switch searched++; {
-		case searched > limitFiles || len(errs) == few:
+		case searched > limitFiles || read > limitReadBytes || len(errs) == few:
 			return fs.SkipAll
 		case err == nil && entry.IsDir() && slices.Contains([]string{"proc", "sys", "dev"}, name):
 			return fs.SkipDir // reading what is there may wait
@@ -200,6 +200,7 @@ func Elsewhere(files fs.FS) error {
 		if err != nil {
 			return nil
 		}
+		read += len(text)
 		other := &reader{}
 		switch form := known(name, text); {
 		case other.refuse(name, text):
@@ -246,7 +247,7 @@ func (r *reader) unread() []error {
 		look(f.name, f.text)
 	}
 	for _, name := range r.beside {
-		if text, err := readFile(r.files, name); err == nil {
+		if text, err := r.readText(r.files, name); err == nil {
 			look(name, text)
 		}
 	}

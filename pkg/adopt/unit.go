@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -37,7 +36,7 @@ func (r *reader) unit(name string, text []byte) error {
 	u := &service{reader: r, name: name}
 	var stray []directive
 	for _, d := range append(directives, dropIns...) {
-		if d.section == "Service" && strings.HasPrefix(d.key, "-") && u.startsOne() {
+		if d.section == "Service" && strings.HasPrefix(d.key, "-") && u.one {
 			stray = append(stray, d)
 		}
 		if d.section == "Service" {
@@ -119,12 +118,15 @@ func (r *reader) dropIns(unit string) ([]directive, error) {
 			if err != nil {
 				return nil, err
 			}
+			if len(entries) > limitFiles {
+				return nil, fmt.Errorf("%s holds %d files, want at most %d", folder, len(entries), limitFiles)
+			}
 			for _, entry := range entries {
 				if path.Ext(entry.Name()) != ".conf" {
 					continue
 				}
 				name := path.Join(folder, entry.Name())
-				text, err := readFile(p.files, name)
+				text, err := r.readText(p.files, name)
 				if err != nil {
 					return nil, err
 				}
@@ -171,12 +173,28 @@ func (r *reader) overridden(unit string) string {
 		if folder == "lib/systemd/system" && r.folder == "usr/lib/systemd/system" {
 			continue // often the same folder by another name
 		}
-		entries, err := fs.ReadDir(r.files, folder)
-		if err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == unit }) {
+		if r.unitsIn(folder)[unit] {
 			return folder
 		}
 	}
 	return ""
+}
+
+// unitsIn are the names in a folder of systemd.
+func (r *reader) unitsIn(folder string) map[string]bool {
+	if names, known := r.units[folder]; known {
+		return names
+	}
+	names := map[string]bool{}
+	entries, _ := fs.ReadDir(r.files, folder) // none where there is no such folder
+	for _, entry := range entries {
+		names[entry.Name()] = true
+	}
+	if r.units == nil {
+		r.units = map[string]map[string]bool{}
+	}
+	r.units[folder] = names
+	return names
 }
 
 // service is the [Service] section of a unit after all of its drop-ins.
@@ -184,7 +202,7 @@ type service struct {
 	*reader
 	name        string
 	starts      []directive
-	one         *bool // startsOne, until another is added
+	one         bool // of them names a component that a spec has arguments for
 	environment []directive
 	envFiles    []directive
 	directory   directive       // WorkingDirectory
@@ -196,7 +214,7 @@ func (u *service) apply(d directive) {
 		"EnvironmentFile": &u.envFiles}
 	list, ok := lists[d.key]
 	if list == &u.starts {
-		u.one = nil
+		u.one = d.value != "" && (u.one || startsOne(d.value))
 	}
 	switch {
 	case d.key == "WorkingDirectory":
@@ -210,19 +228,18 @@ func (u *service) apply(d directive) {
 }
 
 // startsOne reports whether an ExecStart names a component that a spec has arguments for.
-func (u *service) startsOne() bool {
-	if u.one == nil {
-		one := slices.ContainsFunc(u.starts, func(d directive) bool {
-			words, err := splitWords(d.value)
-			return err == nil && len(kubever.Flags(programOf(words), kubever.Oldest)) > 0
-		})
-		u.one = &one
-	}
-	return *u.one
+func startsOne(start string) bool {
+	words, err := splitWords(start)
+	return err == nil && hasArguments(programOf(words))
 }
+
+// hasArguments reports whether a spec has arguments for a component.
+func hasArguments(component string) bool { return slices.Contains(programs[:3], component) }
 
 // process finds the component that the service starts.
 func (u *service) process() error {
+	var variables map[string]string
+	var missing []string
 	for _, start := range u.starts {
 		command := strings.TrimLeft(start.value, "@-:+!|")
 		words, err := splitWords(u.specifiers(start, command))
@@ -238,16 +255,17 @@ func (u *service) process() error {
 			u.noteScript(start.place, words)
 			continue
 		}
-		variables, missing, err := u.variables()
-		if err != nil {
-			return err
+		if variables == nil {
+			if variables, missing, err = u.variables(); err != nil {
+				return err
+			}
 		}
 		expanded, unset := expandWords(words, variables, u.made)
 		if u.made.count(len(variables) + len(unset)); u.ignored(start.place) {
 			continue
 		}
 		// etcd and kubelets only tell about the cluster
-		informs := !isScript && len(kubever.Flags(programOf(words), kubever.Oldest)) == 0
+		informs := !isScript && !hasArguments(programOf(words))
 		if len(unset) > 0 && len(missing) > 0 && informs {
 			u.note(start.place, "is left out: $%s comes from %s, which is not among the files", unset[0].text,
 				missing[0])
@@ -376,7 +394,7 @@ func (u *service) environmentFile(name string) ([]byte, bool, error) {
 		if c.files == nil || !fs.ValidPath(c.name) {
 			continue
 		}
-		text, err := readFile(c.files, c.name)
+		text, err := u.readText(c.files, c.name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -446,16 +464,18 @@ var hexadecimal = regexp.MustCompile(`\\x[0-9a-fA-F]{2}`)
 
 // hostname is that of the host whose root is among the files, "" where it is not.
 func (u *service) hostname() string {
-	_, text, ok := u.textOf("/etc/hostname")
-	if !ok {
-		return ""
+	if u.hostName != nil {
+		return *u.hostName
 	}
+	u.hostName = new(string)
+	_, text, _ := u.textOf("/etc/hostname")
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			return line
+			*u.hostName = line
+			break
 		}
 	}
-	return ""
+	return *u.hostName
 }
 
 // machineVariable is one that user data have in place of an address of the machine.

@@ -21,7 +21,7 @@ func (r *reader) isStarter(name string) bool {
 	if path.Ext(name) != ".conf" {
 		return false
 	}
-	text, err := readFile(r.files, name)
+	text, err := r.readText(r.files, name)
 	return err == nil && (supervisedProgram.Match(text) || isUpstart(text))
 }
 
