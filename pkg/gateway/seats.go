@@ -1,9 +1,9 @@
 package gateway
 
 import (
+	"container/list"
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,13 +27,16 @@ type seats struct {
 	mu                sync.Mutex
 	taken, components int
 	of                map[string]int // taken, by user
-	waiting           []*waiter      // in the order in which they came
+	came              uint64         // how many
+	users, parts      queues         // those who wait: users, and components
 }
 
 type waiter struct {
 	user      string
 	component bool
 	seat      chan struct{} // closed when it has one
+	came      uint64
+	at        *list.Element // of the queue of its user; nil when it waits no more
 }
 
 // seatWait is how long a request waits, as at API servers: a quarter of the time that they have for one.
@@ -73,7 +76,9 @@ func (s *seats) take(ctx context.Context, user string, component bool) (leave fu
 	w := &waiter{user: user, component: component, seat: make(chan struct{})}
 	came := time.Now()
 	s.mu.Lock()
-	s.waiting = append(s.waiting, w)
+	s.came++
+	w.came = s.came
+	s.queuesOf(component).add(w, s.of[user])
 	s.metrics.waiting.WithLabelValues(level(component)).Inc()
 	s.seat()
 	s.mu.Unlock()
@@ -109,8 +114,8 @@ func (s *seats) take(ctx context.Context, user string, component bool) (leave fu
 	s.metrics.waited(component, false, time.Since(came))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at := slices.Index(s.waiting, w); at >= 0 {
-		s.waiting = slices.Delete(s.waiting, at, at+1)
+	if w.at != nil {
+		s.queuesOf(component).remove(w)
 		s.metrics.waiting.WithLabelValues(level(component)).Dec()
 	} else { // it got one at the last moment
 		s.leave(w)
@@ -125,48 +130,55 @@ func (s *seats) leave(w *waiter) {
 	if w.component {
 		s.components--
 	}
-	if s.of[w.user]--; s.of[w.user] == 0 {
-		delete(s.of, w.user)
-	}
+	s.has(w.user, s.of[w.user]-1)
 	s.seat()
+}
+
+// has is how many seats a user has from now on.
+func (s *seats) has(user string, n int) {
+	if s.of[user] = n; n == 0 {
+		delete(s.of, user)
+	}
+	s.users.has(user, n)
+	s.parts.has(user, n)
+}
+
+func (s *seats) queuesOf(component bool) *queues {
+	if component {
+		return &s.parts
+	}
+	return &s.users
 }
 
 // seat gives what seats there are to those who wait.
 func (s *seats) seat() {
-	for next := s.next(); next >= 0; next = s.next() {
-		w := s.waiting[next]
-		s.waiting = slices.Delete(s.waiting, next, next+1)
+	for w := s.next(); w != nil; w = s.next() {
+		s.queuesOf(w.component).remove(w)
 		s.taken++
 		s.metrics.waiting.WithLabelValues(level(w.component)).Dec()
 		s.metrics.executing.WithLabelValues(level(w.component)).Inc()
 		if w.component {
 			s.components++
 		}
-		s.of[w.user]++
+		s.has(w.user, s.of[w.user]+1)
 		close(w.seat)
 	}
 }
 
-// next is the place of the waiter whose turn it is; -1 when there is no seat for any. Components wait for others when
-// they have half of all seats.
-func (s *seats) next() int {
-	best := -1
-	for i, w := range s.waiting {
-		if s.taken == s.limit || !w.component && s.taken-s.components >= s.limit-s.kept() {
-			continue
-		}
-		if best < 0 || s.before(w, s.waiting[best]) {
-			best = i
-		}
+// next is the waiter whose turn it is; nil when there is no seat for any. Components wait for others when they have
+// half of all seats.
+func (s *seats) next() *waiter {
+	if s.taken == s.limit {
+		return nil
 	}
-	return best
-}
-
-func (s *seats) before(w, other *waiter) bool {
-	if w.component != other.component {
-		return w.component == (s.components < (s.limit+1)/2)
+	part, other := s.parts.first(), s.users.first()
+	if s.taken-s.components >= s.limit-s.kept() {
+		other = nil
 	}
-	return s.of[w.user] < s.of[other.user]
+	if other == nil || part != nil && s.components < (s.limit+1)/2 {
+		return part
+	}
+	return other
 }
 
 // isComponent reports whether the user is a part of a control plane or a node: what others need to go on.

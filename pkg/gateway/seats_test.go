@@ -3,8 +3,10 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,7 +82,7 @@ func TestSeatsAreSharedFairly(t *testing.T) {
 				if got := strings.Join(s.order, " "); got != tc.want {
 					t.Errorf("served %s, want %s", got, tc.want)
 				}
-				if len(s.seats.waiting) > 0 { // they give up
+				if s.seats.waits() > 0 { // they give up
 					time.Sleep(seatWait)
 					synctest.Wait()
 					if got := strings.Join(s.order, " "); !strings.HasPrefix(got, tc.want+" no ") {
@@ -92,11 +94,73 @@ func TestSeatsAreSharedFairly(t *testing.T) {
 						s.goes(name)
 					}
 				}
-				if s.seats.taken != 0 || s.seats.components != 0 || len(s.seats.of) != 0 || len(s.seats.waiting) != 0 {
+				if s.seats.taken != 0 || s.seats.components != 0 || len(s.seats.of) != 0 || s.seats.waits() != 0 {
 					t.Errorf("after all have gone: %+v", s.seats)
 				}
 			})
 		})
+	}
+}
+
+// waits is how many wait; what is left of their queues counts too.
+func (s *seats) waits() int {
+	return max(s.users.waiting, len(s.users.of), len(s.users.turns)) + max(s.parts.waiting, len(s.parts.of),
+		len(s.parts.turns))
+}
+
+// TestTurnsOfMany: of thousands that wait, come and go, the next is always whom a look at all of them finds.
+func TestTurnsOfMany(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var q queues
+	var waiting []*waiter
+	has := map[string]int{}
+	for came := range uint64(20_000) {
+		user := fmt.Sprint(random.IntN(300))
+		switch at := 0; {
+		case random.IntN(5) == 0:
+			has[user] = random.IntN(4)
+			q.has(user, has[user])
+		case random.IntN(3) == 0 && len(waiting) > 0: // one gives up
+			at = random.IntN(len(waiting))
+			q.remove(waiting[at])
+			waiting = slices.Delete(waiting, at, at+1)
+		default:
+			w := &waiter{user: user, came: came}
+			q.add(w, has[user])
+			waiting = append(waiting, w)
+		}
+		if came%50 > 0 {
+			continue
+		}
+		var want *waiter
+		for _, w := range waiting {
+			if want == nil || has[w.user] < has[want.user] {
+				want = w
+			}
+		}
+		if got := q.first(); got != want || q.waiting != len(waiting) {
+			t.Fatalf("at %d the next of %d is %+v, want %+v of %d", came, q.waiting, got, want, len(waiting))
+		}
+	}
+}
+
+// BenchmarkManyWait: 20,000 users wait, and one after the other gets a seat.
+func BenchmarkManyWait(b *testing.B) {
+	s := newSeats(100, newMetrics(prometheus.NewRegistry()))
+	for i := range 20_000 {
+		s.came++
+		s.users.add(&waiter{user: fmt.Sprint(i), came: s.came, seat: make(chan struct{})}, 0)
+	}
+	for b.Loop() {
+		s.mu.Lock()
+		w := s.users.first()
+		s.users.remove(w)
+		s.has(w.user, 1)
+		s.has(w.user, 0)
+		s.came++
+		w.came = s.came
+		s.users.add(w, 0)
+		s.mu.Unlock()
 	}
 }
 
@@ -114,8 +178,8 @@ func TestClientsThatGoTakeNoSeat(t *testing.T) {
 		all.Go(cancel)
 	}
 	all.Wait()
-	if s.taken != 0 || len(s.of) != 0 || len(s.waiting) != 0 {
-		t.Errorf("taken %d, of %v, waiting %d", s.taken, s.of, len(s.waiting))
+	if s.taken != 0 || len(s.of) != 0 || s.waits() != 0 {
+		t.Errorf("taken %d, of %v, waiting %d", s.taken, s.of, s.waits())
 	}
 	for _, gauge := range []*prometheus.GaugeVec{s.metrics.waiting, s.metrics.executing} {
 		if got := testutil.ToFloat64(gauge.WithLabelValues("users")); got != 0 {
@@ -199,7 +263,7 @@ func TestAFloodStarvesNoOther(t *testing.T) {
 		}()
 		for waiting := -1; waits > 0 && waiting != waits; { // in the order in which they come
 			s.mu.Lock()
-			waiting = len(s.waiting)
+			waiting = s.waits()
 			s.mu.Unlock()
 			runtime.Gosched()
 		}
