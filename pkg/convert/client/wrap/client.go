@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -312,7 +313,10 @@ func (w *wrapped) patchByApply(
 		subresource = "status"
 	}
 	var part map[string]any
-	text, err := yaml.YAMLToJSONStrict(text) // JSON is YAML, too
+	err := yamltext.BoundAliases(text)
+	if err == nil {
+		text, err = yaml.YAMLToJSONStrict(text) // JSON is YAML, too
+	}
 	if err == nil {
 		err = utiljson.Unmarshal(text, &part)
 	}

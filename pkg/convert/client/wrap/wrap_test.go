@@ -210,6 +210,14 @@ func TestClientAppliesParts(t *testing.T) {
 			t.Errorf("%s of %s owns %s", entry.Manager, entry.APIVersion, owns)
 		}
 	}
+	bomb := "apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nx: &x " +
+		strings.Repeat("a", 100_000) + "\ny: [" + strings.Repeat("*x,", 1_000) + "]\n"
+	//nolint:staticcheck // clients still send it
+	err = outer.Patch(t.Context(), second.DeepCopy(), ctrl.RawPatch(types.ApplyPatchType, []byte(bomb)),
+		ctrl.FieldOwner("two"))
+	if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "its aliases make more than") {
+		t.Errorf("a patch that is a bomb: %v", err)
+	}
 	conflict := budget(map[string]any{"minAvailable": int64(3)})
 	err = outer.Apply(t.Context(), ctrl.ApplyConfigurationFromUnstructured(conflict), ctrl.FieldOwner("two"))
 	if !apierrors.IsConflict(err) {
