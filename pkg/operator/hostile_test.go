@@ -15,18 +15,21 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcd/backup"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/remote"
 )
 
 // install is a record of an installation that was begun.
@@ -550,6 +553,124 @@ func FuzzRecord(f *testing.F) {
 		}
 		if err := again.validate("hosted"); err != nil {
 			t.Errorf("%s becomes %s: %v", data, once, err)
+		}
+	})
+}
+
+// FuzzHostStatus: whatever the agent of a host reports, what is said of it is bounded and visible, the step that a
+// person is asked to confirm is the operator's, and the answer to a task that it was not given is none.
+func FuzzHostStatus(f *testing.F) {
+	for _, text := range []string{
+		`{"seen":"2026-01-01T00:00:00Z","task":{"number":3,"ended":"2026-01-01T00:00:00Z","answer":"{}"}}`,
+		`{"task":{"number":3,"ended":"2026-01-01T00:00:00Z","error":"a\u001b[2J\n",` +
+			`"answer":"{\"byHand\":\"do it =d.1.2\"}"}}`,
+		`{"task":{"number":3,"ended":"2026-01-01T00:00:00Z","answer":"{\"error\":\"x\",\"pods\":{\"Pods\":[\"\\u001b\"]}}"}}`,
+		`{"task":{"number":4,"ended":"2026-01-01T00:00:00Z"},"problem":"\u001b]0;x\u0007"}`,
+		`{"upkeep":"d","components":[{"name":"etcd","problem":"\u009b1m","drift":["a\u202eb"]}],"backup":{"kept":["../x"]}}`,
+		`{"backup":{"last":{"name":"20260101T000000Z","at":"2026-01-01T00:00:00Z","stores":[{"name":"\u001b"}]},` +
+			`"failed":{"at":"2026-01-02T00:00:00Z","error":"\u0007"}}}`,
+	} {
+		f.Add([]byte(text))
+	}
+	check := &transition.Check{Kind: transition.Adopted, Objects: &transition.Objects{}}
+	_, digest, err := api.Pack(&remote.Request{Check: check})
+	if err != nil {
+		f.Fatal(err)
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h := &api.ControlPlaneHost{ObjectMeta: metav1.ObjectMeta{Namespace: "p", Name: "cp-1"}}
+		if json.Unmarshal(data, &h.Status) != nil {
+			return
+		}
+		o := &open{To: "d", Target: render.StaticPod, Since: metav1.NewTime(now), StepSince: metav1.NewTime(now),
+			Transition: transition.Transition{Steps: []transition.Step{{ID: "001"}}}}
+		r := &Reconciler{Now: func() time.Time { return now }, StepLimit: time.Hour, Look: time.Second,
+			Events: limited{t}}
+		r.answers = map[string]*answersOf{"p": {position: positionOf(o), given: map[string]given{},
+			done: map[string]int64{}, failed: map[string]error{}, issued: map[string]int64{"cp-1": 3}}}
+		h.Spec.Task = &api.HostTask{Number: 3, Request: positionOf(o) + "/" + digest[:16], Issued: metav1.NewTime(now)}
+		h.Spec.Upkeep = &api.HostUpkeep{Digest: "d"}
+		hosts := map[string]*api.ControlPlaneHost{"cp-1": h}
+		p := &plane{Reconciler: r, object: &api.FusedControlPlane{}, record: &record{Open: o}}
+		m := &mailbox{Reconciler: r, name: "p", hosts: hosts, open: o}
+
+		err := m.Check(t.Context(), "cp-1", check)
+		if s := h.Status.Task; (s == nil || s.Number != 3 || s.Ended == nil) && err == nil {
+			t.Errorf("%s answers a task that it did not end", data)
+		}
+		if err != nil {
+			if _, err := p.heed(t.Context(), err); err != nil {
+				t.Fatal(err)
+			}
+			if word, err := Confirmable(p.object); err == nil && word != o.word() {
+				t.Errorf("%s has a person confirm %q", data, word)
+			}
+		}
+		of := &plan.Plan{Components: []plan.Component{{Name: "etcd", Host: "cp-1"}}}
+		components, problems := p.onHosts(of, hosts)
+		p.object.Status.Components = components
+		said := slices.Concat(problems, driftOf(hosts), r.silent(hosts))
+		p.condition(api.ConditionReady, metav1.ConditionFalse, "NotReady", strings.Join(said, "; "))
+		p.object.Status.Backup = &api.BackupStatus{}
+		if h.Status.Backup != nil {
+			seenBackup(p.object.Status.Backup, h.Status.Backup)
+		}
+		text, err := json.Marshal(p.object.Status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > 1<<20 || !utf8.Valid(text) {
+			t.Errorf("a status of %d bytes", len(text))
+		}
+		var shown map[string]any
+		if err := json.Unmarshal(text, &shown); err != nil {
+			t.Fatal(err)
+		}
+		if text := fmt.Sprint(shown); visible.Text(text) != text {
+			t.Errorf("%s is shown as %q", data, text)
+		}
+		for _, name := range p.object.Status.Backup.Kept {
+			if strings.ContainsAny(name, "/.") {
+				t.Errorf("a backup %q", name)
+			}
+		}
+	})
+}
+
+// FuzzApproval: two transitions that differ in where they come from or lead to, in what was approved before or in the
+// hosts that count as lost have two words, and a word is about the one that a person named.
+func FuzzApproval(f *testing.F) {
+	f.Add("ab", "cd", 0, "cp-1", "ab", "cd", 1, "cp-1")
+	f.Add("ab", "", 1, "", "ab", "2", 0, "from-2")
+	f.Add("a", "b", 2, "c,d", "a", "b", 2, "c-lost-d")
+	f.Fuzz(func(t *testing.T, to, from string, before int, lost, to2, from2 string, before2 int, lost2 string) {
+		hosts := func(text string) (list []string, ok bool) {
+			for name := range strings.SplitSeq(text, ",") {
+				if text != "" && !spec.IsLabel(name) {
+					return nil, false
+				}
+				if text != "" {
+					list = append(list, name)
+				}
+			}
+			return list, true
+		}
+		isDigest := func(text string) bool { return text != "" && strings.Trim(text, "0123456789abcdef") == "" }
+		gone, ok := hosts(lost)
+		gone2, ok2 := hosts(lost2)
+		if !ok || !ok2 || !isDigest(to) || !isDigest(to2) || from != "" && !isDigest(from) ||
+			from2 != "" && !isDigest(from2) || before < 0 || before2 < 0 {
+			return
+		}
+		word := (&record{Runs: from, Approvals: before}).approval(to, gone)
+		word2 := (&record{Runs: from2, Approvals: before2}).approval(to2, gone2)
+		same := to == to2 && from == from2 && before == before2 && slices.Equal(gone, gone2)
+		if (word == word2) != same {
+			t.Errorf("%q and %q", word, word2)
+		}
+		if IsAbout(word, word2) != (word == word2 || word2 == to && len(gone) == 0) {
+			t.Errorf("%q is about %q: %t", word, word2, IsAbout(word, word2))
 		}
 	})
 }
