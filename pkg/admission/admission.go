@@ -262,7 +262,11 @@ func (c *Change) judge(answer Answer, object, old map[string]any, losses Losses)
 			if err != nil {
 				return Answer{}, err
 			}
-			lost = slices.DeleteFunc(lost, func(text string) bool { return slices.Contains(before, text) })
+			was := map[string]bool{}
+			for _, text := range before {
+				was[text] = true
+			}
+			lost = slices.DeleteFunc(lost, func(text string) bool { return was[text] })
 		}
 		if len(lost) > 0 {
 			return Answer{Warnings: answer.Warnings,

@@ -73,9 +73,13 @@ func (c *Change) newEphemeralContainers(p *patch, old map[string]any) {
 	if spec := inner(p.object, "spec"); spec != nil {
 		at, in, before = []string{"spec"}, spec, inner(old, "spec")
 	}
-	running := list(before, "ephemeralContainers")
+	running := map[string]bool{}
+	for _, container := range list(before, "ephemeralContainers") {
+		name, _ := container["name"].(string)
+		running[name] = true
+	}
 	for i, container := range list(in, "ephemeralContainers") {
-		if !slices.ContainsFunc(running, func(r map[string]any) bool { return r["name"] == container["name"] }) {
+		if name, _ := container["name"].(string); !running[name] {
 			c.led(p, container, append(slices.Clone(at), "ephemeralContainers", strconv.Itoa(i)))
 		}
 	}
@@ -119,6 +123,7 @@ func (c *Change) mountable(ctx context.Context, p *patch, podSpec map[string]any
 	var secret string
 	for i, volume := range list(podSpec, "volumes") {
 		sources := list(inner(volume, "projected"), "sources")
+		whole := !slices.ContainsFunc(sources, func(s map[string]any) bool { return !injected(s) })
 		for j, source := range sources {
 			token := inner(source, "serviceAccountToken")
 			if token == nil || !forServer(token) {
@@ -138,7 +143,7 @@ func (c *Change) mountable(ctx context.Context, p *patch, podSpec map[string]any
 				}
 			}
 			at := []string{"spec", "volumes", strconv.Itoa(i)}
-			if slices.IndexFunc(sources, func(s map[string]any) bool { return !injected(s) }) < 0 {
+			if whole {
 				mode, ok := inner(volume, "projected")["defaultMode"]
 				if !ok {
 					mode = 0o644
