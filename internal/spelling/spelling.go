@@ -3,13 +3,26 @@ package spelling
 
 import "strings"
 
+// Words and candidates may be those of files from others: each letter is compared with each. What is longer is no name
+// that a person typed, and among more candidates none is looked for.
+const (
+	limitBytes      = 128
+	limitCandidates = 1000
+)
+
 // Nearest returns the candidate that is closest to the word, and whether one is close enough to suggest. Letter case,
 // dashes and underscores do not count; otherwise up to a third of the letters may be wrong, missing, added or swapped
 // with their neighbour. Of equally close candidates the first is returned: pass them in a fixed order.
 func Nearest(word string, candidates []string) (string, bool) {
+	if len(word) > limitBytes {
+		return "", false
+	}
 	folded := fold(word)
 	best, bestDistance := "", len([]rune(folded))/3+1
-	for _, candidate := range candidates {
+	for _, candidate := range candidates[:min(len(candidates), limitCandidates)] {
+		if len(candidate) > limitBytes {
+			continue
+		}
 		if d := distance(folded, fold(candidate)); d < bestDistance || d == 0 && best == "" {
 			best, bestDistance = candidate, d
 		}

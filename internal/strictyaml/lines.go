@@ -103,6 +103,9 @@ type Problems struct {
 // limitProblems bounds what is reported.
 const limitProblems = 100
 
+// Full reports whether one more problem is only counted: what would be said of it need not be found out.
+func (ps *Problems) Full() bool { return len(ps.all) >= limitProblems }
+
 // Addf reports a problem with the field at the path, at the line where it, or what holds it, stands.
 func (ps *Problems) Addf(path, format string, args ...any) {
 	ps.AddAt(ps.Lines.Line(path), path, format, args...)

@@ -52,7 +52,16 @@ func validate(f *File, ps *strictyaml.Problems) {
 // validator holds what the checks of the parts need of each other.
 type validator struct {
 	*strictyaml.Problems
-	file *File
+	file  *File
+	names []string // machines, once they were asked for
+}
+
+// nearest is what was probably meant, of a problem that is reported: where there are many more, it is not looked for.
+func (v *validator) nearest(word string, candidates []string) (string, bool) {
+	if v.Full() {
+		return "", false
+	}
+	return spelling.Nearest(word, candidates)
 }
 
 // addf reports a problem unless the field, or one above or below it, was not even decoded: that has been reported, and
@@ -104,7 +113,7 @@ func (v *validator) oneOf(path, value string, words []string) {
 		return
 	}
 	want := "want one of " + strings.Join(words, ", ")
-	if near, ok := spelling.Nearest(value, words); ok {
+	if near, ok := v.nearest(value, words); ok {
 		want += fmt.Sprintf("; did you mean %q?", near)
 	}
 	v.expect(path, value, want)

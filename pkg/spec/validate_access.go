@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -125,7 +124,7 @@ func (v *validator) builtInGroup(at, group string) {
 		return
 	}
 	message := fmt.Sprintf("the modern version %s has no such group, and those of custom resources have a dot", modern)
-	if near, ok := spelling.Nearest(group, groups); ok {
+	if near, ok := v.nearest(group, groups); ok {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
 	v.addf(at, "%q: %s", group, message)
@@ -171,7 +170,7 @@ func (v *validator) servedResource(at, resource string, groups []string) {
 		names = append(names, inGroup...)
 	}
 	slices.Sort(names)
-	if near, ok := spelling.Nearest(resource, names); ok {
+	if near, ok := v.nearest(resource, names); ok {
 		v.addf(at, "%q: the modern version %s has none in these apiGroups; did you mean %q?", resource, modern, near)
 		return
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/kubefusion/fusionctl/internal/spelling"
 )
 
 // ofControllers are flags of `fusionctl controllers` that follow from the rest of the file, and what says them.
@@ -63,15 +61,22 @@ func (v *validator) someHosts(at string, hosts []string) {
 	for _, h := range v.file.Spec.Hosts {
 		names = append(names, h.Name)
 	}
-	once := seen[string]{}
+	once, known := seen[string]{}, map[string]bool{}
+	for _, name := range names {
+		known[name] = true
+	}
 	for i, name := range hosts {
 		at := index(at, i)
-		if slices.Contains(names, name) {
+		if known[name] {
 			once.once(v, at, name)
 			continue
 		}
+		if v.Full() {
+			v.expect(at, name, "want one of spec.hosts")
+			continue
+		}
 		want := "want one of spec.hosts: " + strings.Join(names, ", ")
-		if near, ok := spelling.Nearest(name, names); ok {
+		if near, ok := v.nearest(name, names); ok {
 			want += fmt.Sprintf("; did you mean %q?", near)
 		}
 		v.expect(at, name, want)
@@ -88,7 +93,7 @@ func (v *validator) flagOf(at, name string, flags []string, follows map[string]s
 		return
 	}
 	want := "want one of " + strings.Join(flags, ", ")
-	if near, ok := spelling.Nearest(name, flags); ok {
+	if near, ok := v.nearest(name, flags); ok {
 		want += fmt.Sprintf("; did you mean %q?", near)
 	}
 	v.expect(at, name, want)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -133,7 +132,7 @@ func (v *validator) unknownResource(named schema.GroupResource) string {
 	if slices.Contains(inGroup, named.Resource) {
 		return "is never stored, so it has no owner"
 	}
-	if near, ok := spelling.Nearest(named.Resource, inGroup); ok && named.Resource != "*" {
+	if near, ok := v.nearest(named.Resource, inGroup); ok && named.Resource != "*" {
 		return fmt.Sprintf("neither %s nor %s has it; did you mean %q?", legacy, modern,
 			schema.GroupResource{Group: named.Group, Resource: near})
 	}

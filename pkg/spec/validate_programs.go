@@ -1,12 +1,12 @@
 package spec
 
 import (
+	"cmp"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/kubefusion/fusionctl/internal/spelling"
 )
 
 const (
@@ -42,8 +42,8 @@ const limitImageBytes = 512
 // programs judges what transitions put on hosts. Whether a unit starts it, transitions say: that depends on what runs
 // the components.
 func (v *validator) programs() {
-	type program struct{ host, path string }
-	places := map[program]string{}
+	places := map[string]*programsAt{} // by path
+	machines := v.machines()
 	for i := range v.file.Spec.Programs {
 		p, at := &v.file.Spec.Programs[i], index("spec.programs", i)
 		placed := v.programFile(at+".path", p.Path)
@@ -64,20 +64,49 @@ func (v *validator) programs() {
 		for j, name := range p.Hosts {
 			v.machine(index(at+".hosts", j), name)
 		}
-		if !placed {
+		if !placed || len(machines) == 0 {
 			continue
 		}
-		for _, name := range v.machines() {
-			if !p.On(name) {
-				continue
-			}
-			if first, ok := places[program{name, p.Path}]; ok {
-				v.addf(at+".path", "%q: is that of %s too, on host %q", p.Path, first, name)
-				break
-			}
-			places[program{name, p.Path}] = at
+		there := places[p.Path]
+		if there == nil {
+			there = &programsAt{on: map[string]string{}}
+			places[p.Path] = there
+		}
+		if first, name := there.add(at, p, machines); first != "" {
+			v.addf(at+".path", "%q: is that of %s too, on host %q", p.Path, first, name)
 		}
 	}
+}
+
+// programsAt are the programs of one path: one on every machine, and those on some.
+type programsAt struct {
+	all string
+	on  map[string]string
+}
+
+// add puts a program on its machines, or names the first one that has another, and that other one.
+func (p *programsAt) add(at string, of *Program, machines []string) (first, name string) {
+	if len(of.Hosts) == 0 {
+		switch {
+		case p.all != "":
+			return p.all, machines[0]
+		case len(p.on) > 0: // some machine has it
+			name = slices.Min(slices.Collect(maps.Keys(p.on)))
+			return p.on[name], name
+		}
+		p.all = at
+		return "", ""
+	}
+	for _, name := range slices.Sorted(slices.Values(of.Hosts)) {
+		if _, is := slices.BinarySearch(machines, name); !is {
+			continue
+		}
+		if first := cmp.Or(p.all, p.on[name]); first != "" && first != at {
+			return first, name
+		}
+		p.on[name] = at
+	}
+	return "", ""
 }
 
 // programFile checks the path of a program.
@@ -90,29 +119,33 @@ func (v *validator) programFile(at, value string) bool {
 	return ok
 }
 
-// machines are the names of hosts, and of nodes whose kubelets transitions change.
+// machines are the names of hosts, and of nodes whose kubelets transitions change, each once, sorted.
 func (v *validator) machines() []string {
-	var names []string
-	for _, h := range v.file.Spec.Hosts {
-		names = append(names, h.Name)
-	}
-	if k := v.file.Spec.Kubelet.Modern; k != nil {
-		for _, n := range k.Nodes {
-			names = append(names, n.Name)
+	if v.names == nil {
+		v.names = []string{}
+		for _, h := range v.file.Spec.Hosts {
+			v.names = append(v.names, h.Name)
 		}
+		if k := v.file.Spec.Kubelet.Modern; k != nil {
+			for _, n := range k.Nodes {
+				v.names = append(v.names, n.Name)
+			}
+		}
+		slices.Sort(v.names)
+		v.names = slices.Compact(v.names)
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return v.names
 }
 
 // machine checks the name of one of them.
 func (v *validator) machine(at, name string) {
 	known := v.machines()
-	if slices.Contains(known, name) || !v.Lines.Trusts("spec.hosts") || !v.Lines.Trusts("spec.kubelet") {
+	if _, is := slices.BinarySearch(known, name); is || !v.Lines.Trusts("spec.hosts") ||
+		!v.Lines.Trusts("spec.kubelet") {
 		return
 	}
 	want := "want the name of one of spec.hosts, or of spec.kubelet.modern.nodes"
-	if near, ok := spelling.Nearest(name, known); ok {
+	if near, ok := v.nearest(name, known); ok {
 		want += "; did you mean \"" + near + "\"?"
 	}
 	v.expect(at, name, want)

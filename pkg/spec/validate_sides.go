@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -45,7 +44,7 @@ func (v *validator) storeName(at, name string) {
 		return // the default depends on it
 	}
 	want := "want one of spec.stores: " + strings.Join(names, ", ")
-	if near, ok := spelling.Nearest(name, names); ok {
+	if near, ok := v.nearest(name, names); ok {
 		want += fmt.Sprintf("; did you mean %q?", near)
 	}
 	v.expect(at, name, want)
