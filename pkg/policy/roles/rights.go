@@ -2,6 +2,8 @@ package roles
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -41,47 +43,107 @@ type Proof struct {
 // itself. Aggregated roles are there what their controller makes of them; on the first side, what they are.
 func Prove(before, own, after []Object) Proof {
 	was, is := rightsOf(before), rightsOf(settled(after))
-	p := Proof{Lost: is.lack(was)}
+	p := Proof{Lost: is.lack(was, newBudget())}
 	had, copies := byKey(before), slices.Clone(after)
 	for i := range copies {
 		if o := had[copies[i].Key()]; o != nil && copies[i].bootstraps() {
 			copies[i] = *o
 		}
 	}
-	p.Missing = rightsOf(settled(copies)).lack(was)
+	p.Missing = rightsOf(settled(copies)).lack(was, newBudget())
 	for subject, by := range rightsOf(settled(own)) {
-		for namespace, rules := range by {
-			was.add(subject, namespace, rules...)
+		for namespace, sets := range by {
+			was.add(subject, namespace, sets...)
 		}
 	}
-	p.Gained = was.lack(is)
+	p.Gained = was.lack(is, newBudget())
 	return p
 }
 
-// lack is what subjects may do by wanted, and not by these rights, sorted.
-func (r rights) lack(wanted rights) (changes []Change) {
+// lack is what subjects may do by wanted, and not by these rights, sorted. Where roles name too much to be compared,
+// the last one says so.
+func (r rights) lack(wanted rights, left *budget) (changes []Change) {
 	for _, subject := range slices.Sorted(maps.Keys(wanted)) {
 		for _, namespace := range slices.Sorted(maps.Keys(wanted[subject])) {
-			for _, rule := range uncovered(wanted[subject][namespace], r.in(subject, namespace)) {
+			texts, tooMuch := uncovered(wanted[subject][namespace], r.in(subject, namespace), left)
+			for _, rule := range texts {
 				changes = append(changes, Change{Subject: subject, Namespace: namespace, Rule: rule})
+			}
+			if tooMuch != nil {
+				return append(changes, Change{Subject: subject, Namespace: namespace,
+					Rule: "does what " + tooMuch.of + " allows, which names too much to be compared"})
 			}
 		}
 	}
 	return changes
 }
 
-// rights are rules by subject and namespace, "" for what binds everywhere.
-type rights map[string]map[string][]rbacv1.PolicyRule
+// budget bounds what is compared, and said. Who may write roles where a policy of ABAC decides writes any: a rule of a
+// thousand verbs, groups, resources and names each is a million million of them. Roles that are equal on both sides
+// cost nothing.
+type budget struct{ words, bytes float64 }
 
-// in are the rules that a subject has in a namespace, by itself and by its groups.
-func (r rights) in(subject, namespace string) (rules []rbacv1.PolicyRule) {
-	for _, s := range append([]string{subject}, groupsOf(subject)...) {
-		rules = append(rules, r[s][namespace]...)
-		if namespace != "" {
-			rules = append(rules, r[s][""]...)
+func newBudget() *budget { return &budget{words: 1e9, bytes: 16 << 20} }
+
+// take reports whether a rule may be compared with rules of so many words.
+func (b *budget) take(w *rbacv1.PolicyRule, words int) bool {
+	parts := float64(len(w.Verbs)) * (float64(len(w.NonResourceURLs)) +
+		float64(len(w.APIGroups))*float64(len(w.Resources))*float64(max(1, len(w.ResourceNames))))
+	b.words -= parts * float64(max(1, words))
+	return !b.over()
+}
+
+// over reports whether there was too much.
+func (b *budget) over() bool { return b.words < 0 || b.bytes < 0 }
+
+// say adds a text, unless there was too much.
+func (b *budget) say(texts []string, words ...string) []string {
+	const header = 16
+	b.bytes -= header
+	for _, word := range words {
+		b.bytes -= float64(len(word))
+	}
+	if b.over() {
+		return texts
+	}
+	return append(texts, strings.Join(words, ""))
+}
+
+// ruleSet is what a role allows by a binding.
+type ruleSet struct {
+	of     string // key of the role
+	rules  []rbacv1.PolicyRule
+	digest [sha256.Size]byte
+}
+
+func setOf(role *Object, everywhere bool) *ruleSet {
+	set := &ruleSet{of: role.Key(), rules: slices.Clone(role.Rules)}
+	for k := range set.rules {
+		if !everywhere { // a binding in a namespace allows no paths
+			set.rules[k].NonResourceURLs = nil
 		}
 	}
-	return rules
+	text, err := json.Marshal(set.rules)
+	if err != nil {
+		panic("roles: internal error: " + err.Error()) // they are lists of texts
+	}
+	set.digest = sha256.Sum256(text)
+	return set
+}
+
+// rights are rules by subject and namespace, "" for what binds everywhere. Subjects of one binding share them: there
+// may be many of both.
+type rights map[string]map[string][]*ruleSet
+
+// in are the rules that a subject has in a namespace, by itself and by its groups.
+func (r rights) in(subject, namespace string) (sets []*ruleSet) {
+	for _, s := range append([]string{subject}, groupsOf(subject)...) {
+		sets = append(sets, r[s][namespace]...)
+		if namespace != "" {
+			sets = append(sets, r[s][""]...)
+		}
+	}
+	return sets
 }
 
 const serviceAccount = "system:serviceaccount:"
@@ -96,28 +158,31 @@ func groupsOf(subject string) []string {
 	return nil
 }
 
-func (r rights) add(subject, namespace string, rules ...rbacv1.PolicyRule) {
+func (r rights) add(subject, namespace string, sets ...*ruleSet) {
 	if r[subject] == nil {
-		r[subject] = map[string][]rbacv1.PolicyRule{}
+		r[subject] = map[string][]*ruleSet{}
 	}
-	r[subject][namespace] = append(r[subject][namespace], rules...)
+	r[subject][namespace] = append(r[subject][namespace], sets...)
 }
 
 func rightsOf(list []Object) rights {
 	known, r := byKey(list), rights{}
+	type use struct {
+		role       string
+		everywhere bool
+	}
+	sets := map[use]*ruleSet{}
 	for i := range list {
 		b := &list[i]
 		if !b.isBinding() || known[b.refersTo()] == nil {
 			continue
 		}
-		rules := slices.Clone(known[b.refersTo()].Rules)
-		for k := range rules {
-			if b.Namespace != "" { // a binding in a namespace allows no paths
-				rules[k].NonResourceURLs = nil
-			}
+		by := use{b.refersTo(), b.Namespace == ""}
+		if sets[by] == nil {
+			sets[by] = setOf(known[by.role], by.everywhere)
 		}
 		for _, subject := range subjectsOf(b) {
-			r.add(subject, b.Namespace, rules...)
+			r.add(subject, b.Namespace, sets[by])
 		}
 	}
 	return r
@@ -168,31 +233,67 @@ func subjectsOf(b *Object) (names []string) {
 	return slices.Compact(names)
 }
 
-// uncovered are the rules of the first list that the second does not allow, taken apart, sorted.
-func uncovered(wanted, allowed []rbacv1.PolicyRule) (texts []string) {
-	for _, w := range wanted {
-		for _, verb := range w.Verbs {
-			for _, path := range w.NonResourceURLs {
-				if !slices.ContainsFunc(allowed, func(r rbacv1.PolicyRule) bool {
-					return hasAny(r.Verbs, verb) && slices.ContainsFunc(r.NonResourceURLs, func(p string) bool {
-						return coversPath(p, path)
-					})
-				}) {
-					texts = append(texts, verb+" "+path)
-				}
+// uncovered are the rules of the first sets that the second do not allow, taken apart, sorted. tooMuch is the set that
+// is not compared to its end, nil for none.
+func uncovered(wanted, allowed []*ruleSet, left *budget) (texts []string, tooMuch *ruleSet) {
+	there := map[[sha256.Size]byte]bool{}
+	for _, set := range allowed {
+		there[set.digest] = true
+	}
+	var rules []rbacv1.PolicyRule // of allowed, once they are needed
+	words := 0
+	for _, set := range wanted {
+		if there[set.digest] {
+			continue
+		}
+		there[set.digest] = true // what it lacks is said once
+		if rules == nil {
+			for _, set := range allowed {
+				rules = append(rules, set.rules...)
 			}
-			for _, group := range w.APIGroups {
-				for _, resource := range w.Resources {
-					texts = append(texts, uncoveredNames(allowed, verb, group, resource, w.ResourceNames)...)
-				}
+			for _, r := range rules {
+				words += len(r.Verbs) + len(r.APIGroups) + len(r.Resources) + len(r.ResourceNames) +
+					len(r.NonResourceURLs)
+			}
+		}
+		for i := range set.rules {
+			if !left.take(&set.rules[i], words) {
+				return texts, set
+			}
+			if texts = uncoveredBy(texts, &set.rules[i], rules, left); left.over() {
+				return texts, set
 			}
 		}
 	}
 	slices.Sort(texts)
-	return slices.Compact(texts)
+	return slices.Compact(texts), nil
 }
 
-func uncoveredNames(allowed []rbacv1.PolicyRule, verb, group, resource string, names []string) (texts []string) {
+// uncoveredBy adds what one rule allows, and the others do not.
+func uncoveredBy(texts []string, w *rbacv1.PolicyRule, allowed []rbacv1.PolicyRule, left *budget) []string {
+	for _, verb := range w.Verbs {
+		for _, path := range w.NonResourceURLs {
+			if !slices.ContainsFunc(allowed, func(r rbacv1.PolicyRule) bool {
+				return hasAny(r.Verbs, verb) && slices.ContainsFunc(r.NonResourceURLs, func(p string) bool {
+					return coversPath(p, path)
+				})
+			}) {
+				texts = left.say(texts, verb, " ", path)
+			}
+		}
+		for _, group := range w.APIGroups {
+			for _, resource := range w.Resources {
+				if texts = uncoveredNames(texts, allowed, verb, group, resource, w.ResourceNames, left); left.over() {
+					return texts
+				}
+			}
+		}
+	}
+	return texts
+}
+
+func uncoveredNames(texts []string, allowed []rbacv1.PolicyRule, verb, group, resource string, names []string,
+	left *budget) []string {
 	covers := func(name string) bool {
 		return slices.ContainsFunc(allowed, func(r rbacv1.PolicyRule) bool {
 			return hasAny(r.Verbs, verb) && hasAny(r.APIGroups, group) &&
@@ -200,9 +301,9 @@ func uncoveredNames(allowed []rbacv1.PolicyRule, verb, group, resource string, n
 				(len(r.ResourceNames) == 0 || name != "" && slices.Contains(r.ResourceNames, name))
 		})
 	}
-	text := verb + " " + resource
+	what := []string{verb, " ", resource}
 	if group != "" {
-		text += "." + group
+		what = append(what, ".", group)
 	}
 	if len(names) == 0 {
 		names = []string{""}
@@ -211,9 +312,9 @@ func uncoveredNames(allowed []rbacv1.PolicyRule, verb, group, resource string, n
 		switch {
 		case covers(name):
 		case name == "":
-			texts = append(texts, text)
+			texts = left.say(texts, what...)
 		default:
-			texts = append(texts, text+" "+name)
+			texts = left.say(texts, append(slices.Clone(what), " ", name)...)
 		}
 	}
 	return texts

@@ -168,7 +168,7 @@ type Copies struct {
 // Copy compares what is to be copied with what is there. What stands against it is a problem, with the key of an
 // object; an object of the same name that allows the same is as good as a copy.
 func Copy(from, there []Object) (c Copies, problems []string) {
-	had, own := byKey(from), byKey(there)
+	had, own, left := byKey(from), byKey(there), newBudget()
 	problem := func(o *Object, format string, args ...any) {
 		problems = append(problems, o.Key()+": "+fmt.Sprintf(format, args...))
 	}
@@ -199,16 +199,16 @@ func Copy(from, there []Object) (c Copies, problems []string) {
 			change := o.copied()
 			change.UID, change.CreationTimestamp = is.UID, is.CreationTimestamp
 			c.Change = append(c.Change, change)
-		case same(o, is):
+		case same(o, is, left):
 		case is.bootstraps():
 			c.Kept = append(c.Kept, Difference{Key: o.Key(), Why: "is what the API server there creates by itself, " +
-				"and differs: " + differs(o, is)})
+				"and differs: " + differs(o, is, left)})
 		case copied:
 			problem(o, "its copy was changed on the other side: %s: change both to what is meant, or delete the copy",
-				differs(o, is))
+				differs(o, is, left))
 		default:
 			problem(o, "there is another one of this name on the other side: %s: rename or delete one of the two",
-				differs(o, is))
+				differs(o, is, left))
 		}
 	}
 	for i := range there {
@@ -253,10 +253,10 @@ func byKey(list []Object) map[string]*Object {
 }
 
 // same reports whether two objects of one key allow the same.
-func same(a, b *Object) bool { return differs(a, b) == "" }
+func same(a, b *Object, left *budget) bool { return differs(a, b, left) == "" }
 
 // differs says in what two objects of one key differ; "" where they allow the same.
-func differs(a, b *Object) string {
+func differs(a, b *Object, left *budget) string {
 	var parts []string
 	if a.isBinding() {
 		if a.RoleRef.Kind != b.RoleRef.Kind || a.RoleRef.Name != b.RoleRef.Name {
@@ -280,11 +280,18 @@ func differs(a, b *Object) string {
 	if (a.AggregationRule == nil) != (b.AggregationRule == nil) {
 		parts = append(parts, "one of the two aggregates others")
 	}
-	if more := uncovered(a.Rules, b.Rules); len(more) > 0 {
-		parts = append(parts, "not allowed there: "+first(more))
-	}
-	if more := uncovered(b.Rules, a.Rules); len(more) > 0 {
-		parts = append(parts, "allowed there alone: "+first(more))
+	here, there := []*ruleSet{setOf(a, true)}, []*ruleSet{setOf(b, true)}
+	for _, by := range []struct {
+		wanted, allowed []*ruleSet
+		words           string
+	}{{here, there, "not allowed there: "}, {there, here, "allowed there alone: "}} {
+		more, tooMuch := uncovered(by.wanted, by.allowed, left)
+		if tooMuch != nil {
+			return "one of the two names too much to be compared"
+		}
+		if len(more) > 0 {
+			parts = append(parts, by.words+first(more))
+		}
 	}
 	return strings.Join(parts, "; ")
 }
@@ -300,5 +307,9 @@ func first(list []string) string {
 }
 
 func without(list, other []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
+	there := map[string]bool{}
+	for _, s := range other {
+		there[s] = true
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return there[s] })
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/pkg/policy"
@@ -218,6 +219,49 @@ subjects: [{kind: Group, name: "system:serviceaccounts:demo"}]
 	}
 	if p := roles.Prove(groups, nil, bot); len(p.Lost) != 1 || len(p.Gained) != 0 {
 		t.Errorf("a group is more than a member: %+v", p)
+	}
+}
+
+// TestRolesThatAreBombs: a role says as much as its verbs, groups, resources and names multiplied, and a binding has as
+// many subjects as fit. What is equal on both sides is equal; what is not is compared up to a bound, and then named.
+func TestRolesThatAreBombs(t *testing.T) {
+	words := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("aa,", n), ",") + "]" }
+	bomb := func(name string, n int) []roles.Object {
+		return parse(t, "kind: Role\nmetadata: {name: "+name+", namespace: demo}\nrules: [{verbs: "+words(n)+
+			", apiGroups: "+words(n)+", resources: "+words(n)+", resourceNames: "+words(n)+"}]\n---\n"+
+			"kind: RoleBinding\nmetadata: {name: b, namespace: demo}\nroleRef: {kind: Role, name: "+name+"}\n"+
+			"subjects: [{kind: User, name: ann}]")
+	}
+	big := bomb("a", 1000)
+	const tooMuch = "User ann does what roles/demo/a allows, which names too much to be compared in demo"
+	c, problems := roles.Copy(big, nil)
+	if p := roles.Prove(big, nil, c.Apply(nil)); len(problems)+len(p.Lost)+len(p.Missing)+len(p.Gained) > 0 {
+		t.Errorf("copied as it is: %q, %v", problems, p.Lost)
+	}
+	if p := roles.Prove(big, nil, nil); len(p.Missing) != 1 || !strings.HasSuffix(p.Missing[0].String(), tooMuch) {
+		t.Errorf("without its copy: %v", p.Missing)
+	}
+	if w := roles.WakingOf(nil, big); len(w) != 1 || !strings.HasSuffix(fmt.Sprint(w[0].Then[0]), tooMuch) {
+		t.Errorf("waking: %v", w)
+	}
+	if _, problems := roles.Copy(big, bomb("a", 999)); len(problems) != 1 ||
+		!strings.Contains(problems[0], "too much to be compared") {
+		t.Errorf("beside another one: %.300q", problems)
+	}
+	many := bomb("m", 2)
+	for i := range 20_000 {
+		many[0].Rules = append(many[0].Rules, many[0].Rules[0])
+		many[1].Subjects = append(many[1].Subjects, rbacv1.Subject{Kind: "User", Name: fmt.Sprint("u", i)})
+	}
+	c, problems = roles.Copy(many, nil)
+	if p := roles.Prove(many, nil, c.Apply(nil)); len(problems)+len(p.Lost)+len(p.Missing)+len(p.Gained) > 0 {
+		t.Errorf("many copied as they are: %q, %v", problems, p.Lost)
+	}
+	if p := roles.Prove(many, nil, nil); len(p.Missing) == 0 {
+		t.Error("many without their copies: nothing is missing")
+	}
+	if _, problems := roles.Copy(many, bomb("m", 3)); len(problems) != 1 {
+		t.Errorf("many beside others: %.300q", problems)
 	}
 }
 

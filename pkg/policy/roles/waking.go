@@ -19,14 +19,14 @@ type Waking struct {
 // none of them.
 func WakingOf(before, there []Object) (waking []Waking) {
 	was, all := rightsOf(before), settled(there)
-	known := byKey(all)
+	known, left := byKey(all), newBudget()
 	for i := range all {
 		b := &all[i]
 		copied, unchanged := b.isCopy()
 		if !b.isBinding() || copied && unchanged || b.isDefault() || known[b.refersTo()] == nil {
 			continue
 		}
-		if more := was.lack(rightsOf([]Object{*b, *known[b.refersTo()]})); len(more) > 0 {
+		if more := was.lack(rightsOf([]Object{*b, *known[b.refersTo()]}), left); len(more) > 0 {
 			waking = append(waking, Waking{Key: b.Key(), Then: more})
 		}
 	}
