@@ -192,29 +192,38 @@ func rightsOf(list []Object) rights {
 func settled(list []Object) []Object {
 	after := slices.Clone(list)
 	for i := range after {
-		after[i].Rules = aggregated(&list[i], list, nil)
+		after[i].Rules = aggregated(&list[i], list, nil, map[string]bool{})
 	}
 	return after
 }
 
 // aggregated are the rules of a role as the controller of aggregated roles makes them. Source:
-// pkg/controller/clusterroleaggregation of every version from 1.9 on.
-func aggregated(o *Object, list []Object, within []string) []rbacv1.PolicyRule {
+// pkg/controller/clusterroleaggregation of every version from 1.9 on. What was seen on another way is there already:
+// roles that select each other have more ways than there are roles.
+func aggregated(o *Object, list []Object, within []string, seen map[string]bool) []rbacv1.PolicyRule {
 	if o.AggregationRule == nil || slices.Contains(within, o.Key()) {
 		return o.Rules
 	}
 	within = append(slices.Clone(within), o.Key())
+	seen[o.Key()] = true
+	var selectors []labels.Selector
+	for i := range o.AggregationRule.ClusterRoleSelectors {
+		if s, err := metav1.LabelSelectorAsSelector(&o.AggregationRule.ClusterRoleSelectors[i]); err == nil {
+			selectors = append(selectors, s)
+		}
+	}
 	var rules []rbacv1.PolicyRule
 	for i := range list {
 		other := &list[i]
-		selects := func(s metav1.LabelSelector) bool {
-			selector, err := metav1.LabelSelectorAsSelector(&s)
-			return err == nil && selector.Matches(labels.Set(other.Labels))
+		if other.Kind != clusterRole || other.Name == o.Name ||
+			seen[other.Key()] && !slices.Contains(within, other.Key()) ||
+			!slices.ContainsFunc(selectors, func(s labels.Selector) bool {
+				return s.Matches(labels.Set(other.Labels))
+			}) {
+			continue
 		}
-		if other.Kind == clusterRole && other.Name != o.Name &&
-			slices.ContainsFunc(o.AggregationRule.ClusterRoleSelectors, selects) {
-			rules = append(rules, aggregated(other, list, within)...)
-		}
+		seen[other.Key()] = true
+		rules = append(rules, aggregated(other, list, within, seen)...)
 	}
 	return rules
 }

@@ -265,6 +265,23 @@ func TestRolesThatAreBombs(t *testing.T) {
 	}
 }
 
+// TestRolesThatAggregateEachOther have what all of them have, and end.
+func TestRolesThatAggregateEachOther(t *testing.T) {
+	var text strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&text, "kind: ClusterRole\nmetadata: {name: r%d, labels: {a: b}}\naggregationRule: "+
+			"{clusterRoleSelectors: [{matchLabels: {a: b}}]}\n---\n", i)
+	}
+	text.WriteString("kind: ClusterRole\nmetadata: {name: part, labels: {a: b}}\nrules: [{verbs: [get], " +
+		"apiGroups: [\"\"], resources: [pods]}]\n---\nkind: ClusterRoleBinding\nmetadata: {name: b}\n" +
+		"roleRef: {kind: ClusterRole, name: r7}\n" +
+		"subjects: [{kind: User, name: ann}]")
+	there := parse(t, text.String())
+	if p := roles.Prove(nil, nil, there); len(p.Gained) != 1 || p.Gained[0].String() != "User ann get pods" {
+		t.Errorf("%v", p.Gained)
+	}
+}
+
 // TestPoliciesBecomeRoles: lines of ABAC are proven as roles are.
 func TestPoliciesBecomeRoles(t *testing.T) {
 	rules, err := policy.Parse("p", strings.NewReader(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1",`+
