@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
@@ -37,8 +39,8 @@ var memberPath = regexp.MustCompile(`^/0/(members/[[:xdigit:]]{1,16}/attributes|
 // log that a running member writes: the end may be cut off. Members of 3.4 write such requests whenever a client asks
 // for their health. Those before the last snapshot of the log are not read again.
 func oldRequests(dataDir string) (*oldRequest, error) {
-	directory := filepath.Join(dataDir, memberDir, "wal")
-	names, err := filepath.Glob(filepath.Join(directory, "*.wal")) // sorted, as they were written
+	directory := logOf(dataDir)
+	names, err := logFiles(directory)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +49,7 @@ func oldRequests(dataDir string) (*oldRequest, error) {
 	}
 	var readers []fileutil.FileReader
 	for _, name := range names {
-		file, err := os.Open(name)
+		file, err := filetree.Open(name) // it is written by the user of etcd
 		if err != nil {
 			return nil, err
 		}
@@ -89,13 +91,31 @@ func oldRequests(dataDir string) (*oldRequest, error) {
 	}
 }
 
+// logOf is the directory of a member's log.
+func logOf(dataDir string) string { return filepath.Join(dataDir, memberDir, "wal") }
+
+// logFiles are those of a log, as they were written; none where there is no directory. Its name is no pattern: that of
+// a spec may have brackets in it, and a member whose log is not found counts as one that was never started.
+func logFiles(directory string) (names []string, err error) {
+	entries, err := os.ReadDir(directory) // sorted
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".wal" {
+			names = append(names, filepath.Join(directory, e.Name()))
+		}
+	}
+	return names, err
+}
+
 // clusterOf is the id of the cluster whose data a member keeps, 0 where there is no log.
 func clusterOf(dataDir string) (uint64, error) {
-	names, err := filepath.Glob(filepath.Join(dataDir, memberDir, "wal", "*.wal"))
+	names, err := logFiles(logOf(dataDir))
 	if err != nil || len(names) == 0 {
 		return 0, err
 	}
-	file, err := os.Open(names[0])
+	file, err := filetree.Open(names[0])
 	if err != nil {
 		return 0, err
 	}

@@ -1,8 +1,12 @@
 package local
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +42,7 @@ func TestRequestsOfVersion2InALog(t *testing.T) {
 		"after a snapshot":         {entries: []entry{v3, v3, health}, snapshot: 2, want: 3},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
-			dir := t.TempDir()
+			dir := filepath.Join(t.TempDir(), "[a]*") // no pattern
 			if err := os.MkdirAll(filepath.Join(dir, "member"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -76,4 +80,57 @@ func TestRequestsOfVersion2InALog(t *testing.T) {
 	if _, err := oldRequests(t.TempDir()); err == nil || !strings.Contains(err.Error(), "has no log") {
 		t.Errorf("without a log: %v", err)
 	}
+}
+
+// FuzzLog: whatever lies where a member has its log, reading it ends, says where it is, and says the same again; only
+// that is found which is in it.
+func FuzzLog(f *testing.F) {
+	dir := f.TempDir()
+	w, err := wal.Create(zap.NewNop(), filepath.Join(dir, "wal"), []byte{8, 1, 16, 2})
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := (&pb.Request{ID: 8, Method: "QGET"}).Marshal()
+	if err == nil {
+		err = w.Save(raftpb.HardState{Term: 1, Commit: 1}, []raftpb.Entry{{Term: 1, Index: 1, Data: data}})
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		f.Fatal(err)
+	}
+	names, err := logFiles(filepath.Join(dir, "wal"))
+	if err != nil || len(names) != 1 {
+		f.Fatal(names, err)
+	}
+	log, err := os.ReadFile(names[0])
+	if err != nil {
+		f.Fatal(err)
+	}
+	log = log[:512] // what follows are zeros
+	f.Add(log, []byte{})
+	f.Add(log, log)
+	f.Add(log[:100], log[100:])
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		dir := t.TempDir()
+		directory := filepath.Join(dir, "member", "wal")
+		err := errors.Join(os.MkdirAll(directory, 0o700), os.WriteFile(filepath.Join(directory, "0.wal"), first, 0o600),
+			os.WriteFile(filepath.Join(directory, "1.wal"), second, 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := oldRequests(dir)
+		again, errAgain := oldRequests(dir)
+		if fmt.Sprint(found, err) != fmt.Sprint(again, errAgain) {
+			t.Errorf("%v, %v, and then %v, %v", found, err, again, errAgain)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), directory) {
+			t.Errorf("where it is: %v", err)
+		}
+		if found != nil && (found.method == "PUT" && memberPath.MatchString(found.path) ||
+			!bytes.Contains(slices.Concat(first, second), []byte(found.method))) {
+			t.Errorf("found %+v", found)
+		}
+		if of, err := clusterOf(dir); err != nil && of != 0 {
+			t.Errorf("cluster %d, %v", of, err)
+		}
+	})
 }
