@@ -99,9 +99,12 @@ func addressRules() []rule {
 				"leaves the bitmap alone. Versions before it allocate from the bitmap alone.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Seen: "after 1.15.12 had started with 10.97.0.0/24 over the services of " +
-				"1.10.13, which has 10.96.0.0/24, 1.10.13 created none any more",
-				Damage: []string{"TestServersThatTheirPlanForbids"},
-				Read:   "allocator/bitmap.go and allocator/storage of 1.6.13 and 1.36.3"},
+				"1.10.13, which has 10.96.0.0/24, 1.10.13 created none any more; 1.33.13 with 10.97.0.0/24 beside " +
+				"1.15.12 refused a service that asks for 10.97.0.50, and with the gate created it",
+				Damage:     []string{"TestServersThatTheirPlanForbids", "TestARangeOfItsOwnBesideTheBitmap"},
+				Prevention: []string{"TestARangeOfItsOwnBesideTheBitmap"},
+				Read: "allocator/bitmap.go and allocator/storage of 1.6.13 and 1.36.3; " +
+					"ipallocator/cidrallocator.go of 1.33.13"},
 			Bad: example{modern: "1.30.14",
 				network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
 			Good: example{modern: "1.30.14", network: "serviceCIDRs: [10.96.0.0/16]"}.String(),

@@ -6,11 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -55,10 +59,7 @@ func TestModernGoesUpAndBack(t *testing.T) {
 		}
 		t.Run(strings.Join(names, " "), func(t *testing.T) {
 			t.Parallel()
-			w := &modernWay{t: t, Rig: rig.New(t), versions: map[kubever.Minor]string{}}
-			for _, minor := range append([]kubever.Minor{test.legacy}, test.way...) {
-				w.versions[minor] = builtRelease(t, minor)
-			}
+			w := newModernWay(t, append([]kubever.Minor{test.legacy}, test.way...)...)
 			w.start(test.legacy, test.way[0])
 			var ups []*minorUp
 			for i, minor := range test.way[1:] {
@@ -86,6 +87,109 @@ func TestModernGoesUpAndBack(t *testing.T) {
 	}
 }
 
+// TestServicesComeBackToTheBitmap: 1.36 allocates ClusterIPs without the bitmap from which 1.15 beside it does, and
+// 1.33 writes it. On the way back what it lacks is noted, and stops nothing; then neither side allocates an address or
+// a node port of a Service twice: with --prepare at once, without when 1.15 has added what 1.36 had allocated.
+func TestServicesComeBackToTheBitmap(t *testing.T) {
+	t.Parallel()
+	for _, prepare := range []bool{true, false} {
+		t.Run(fmt.Sprintf("prepare %v", prepare), func(t *testing.T) {
+			t.Parallel()
+			w := newModernWay(t, 15, 33, 36)
+			w.network, w.prepare = "{serviceCIDRs: [10.96.0.0/24]}", prepare
+			w.start(15, 33)
+			up := w.goesUp(33, 36)
+			const most = 80
+			created := 0
+			for w.atRest() == nil { // until 1.15 has added them, every three minutes
+				if created == most {
+					t.Fatalf("after %d services the bitmap lacks none", created)
+				}
+				w.allocates(w.modern, fmt.Sprintf("only-%d", created), 40)
+				created += 40
+			}
+			w.hosts.Notes()
+			w.goes("back to 1.33", up, transition.Undo)
+			lacks := regexp.MustCompile(`ranges/serviceips: the bitmap lacks \d+ allocations? of services: 1\.15\.12 adds`)
+			if notes := w.hosts.Notes(); !slices.ContainsFunc(notes, lacks.MatchString) {
+				t.Errorf("no note of a bitmap that lacks addresses:\n%s", strings.Join(notes, "\n"))
+			}
+			w.serves(33)
+			if prepare {
+				must(t, w.atRest())
+			} else {
+				w.Eventually("1.15 adds what 1.36 has allocated", func(context.Context) error { return w.atRest() })
+			}
+			const each = 40
+			var both sync.WaitGroup
+			for name, client := range map[string]*rig.Client{"modern": w.modern, "legacy": w.legacy} {
+				both.Go(func() { w.allocates(client, name, each) })
+			}
+			both.Wait()
+			addresses, ports := w.allocated()
+			if want := 1 + created + 2*each; len(addresses) != want || len(ports) != (created+2*each)/2 {
+				t.Errorf("%d addresses, %d node ports; want %d, %d", len(addresses), len(ports), want,
+					(created+2*each)/2)
+			}
+			for _, of := range [][]string{addresses, ports} {
+				slices.Sort(of)
+				if different := len(slices.Compact(slices.Clone(of))); different != len(of) {
+					t.Errorf("%d are allocated twice: %q", len(of)-different, of)
+				}
+			}
+			w.Eventually("all records agree", func(context.Context) error { return w.atRest() })
+			proved(t, spec.LayoutSplit, w.versions[15], w.versions[33], fmt.Sprintf("over one range, the modern side "+
+				"came back from 1.36, which had allocated addresses without the bitmap, by a transition (--prepare: "+
+				"%v), "+
+				"killed after every record: %d services of each side created at once have %d addresses and no node "+
+				"port twice", prepare, each, 2*each))
+		})
+	}
+}
+
+// TestARangeOfItsOwnBesideTheBitmap: 1.33 finds free addresses in its objects where the bitmap has the range of 1.15,
+// and notes the addresses that services ask for in it, which fails unless it leaves the bitmap alone, as plans tell it.
+func TestARangeOfItsOwnBesideTheBitmap(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{nil, {"feature-gates=DisableAllocatorDualWrite=false"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			legacy, modern := builtRelease(t, 15), builtRelease(t, 33)
+			p := rig.New(t).StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: modern,
+				More: access, Network: twoRanges, ModernServerArgs: args, NoControllers: true, NoModernManager: true})
+			admin, user := p.Legacy.Client("admin", "system:masters"), p.Modern.Client("alice", "developers")
+			must(t, admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces",
+				object{"metadata": object{"name": "demo"}}, nil))
+			create := func(client *rig.Client, name, address string) error {
+				body := service(name)
+				if address != "" {
+					body["spec"].(object)["clusterIP"] = address
+				}
+				return client.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/services", body, nil)
+			}
+			for i := range 5 {
+				must(t, create(user, fmt.Sprintf("modern-%d", i), ""))
+				must(t, create(admin, fmt.Sprintf("legacy-%d", i), ""))
+			}
+			const asked = "10.97.0.50"
+			err := create(user, "asks", asked)
+			if args == nil {
+				must(t, err)
+				proved(t, spec.LayoutSplit, legacy, modern, "with a service range of the modern side's own, services "+
+					"are created on both sides, also those that ask for an address")
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), "does not match the current range") {
+				t.Fatalf("a service that asks for %s: %v, want it refused", asked, err)
+			}
+			seenDamage(t, spec.LayoutSplit, legacy, modern, "where the modern side writes the bitmap of another "+
+				"range, services that ask for an address are refused")
+		})
+	}
+}
+
+const twoRanges = "{serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]}"
+
 // modernWay is a pair whose modern API server changes its minor.
 type modernWay struct {
 	*rig.Rig
@@ -96,8 +200,21 @@ type modernWay struct {
 	text     string // with the first version
 	first    kubever.Minor
 	modern   *rig.Client
+	legacy   *rig.Client
+	network  string
+	prepare  bool     // what an older minor does not read
 	objects  []string // names
 	killed   int
+}
+
+func newModernWay(t *testing.T, minors ...kubever.Minor) *modernWay {
+	t.Helper()
+	w := &modernWay{t: t, Rig: rig.New(t), versions: map[kubever.Minor]string{}, prepare: true,
+		network: twoRanges}
+	for _, minor := range minors {
+		w.versions[minor] = builtRelease(t, minor)
+	}
+	return w
 }
 
 func (w *modernWay) start(legacyMinor, first kubever.Minor) {
@@ -106,12 +223,12 @@ func (w *modernWay) start(legacyMinor, first kubever.Minor) {
 		"autoscaling], resources: [\"*\"]}\n"
 	p := w.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: w.versions[legacyMinor], Modern: w.versions[first],
 		More: rights, NoControllers: true, NoModernManager: true,
-		Network: "{serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]}"})
+		Network: w.network})
 	p.StartLegacy()
 	p.LegacyManager.Stop()
-	legacy := p.Legacy.Client("admin", "system:masters")
-	must(t, legacy.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}},
-		nil))
+	w.legacy = p.Legacy.Client("admin", "system:masters")
+	must(t, w.legacy.Call(t.Context(), http.MethodPost, "/api/v1/namespaces",
+		object{"metadata": object{"name": "demo"}}, nil))
 	u := newUnitHosts(t, w.Rig)
 	u.skipped = []transition.CheckKind{transition.Executable, transition.Certificate}
 	u.addresses["cp-1"] = "127.0.0.1"
@@ -220,7 +337,7 @@ func (w *modernWay) goesUp(from, to kubever.Minor) *minorUp {
 	t := w.t
 	t.Helper()
 	older, newer := w.setup(from), w.setup(to)
-	facts, err := local.Facts(t.Context(), older, newer, true, local.Telling{})
+	facts, err := local.Facts(t.Context(), older, newer, w.prepare, local.Telling{})
 	must(t, err)
 	up, err := transition.New(older, newer, facts)
 	must(t, err)
@@ -247,4 +364,56 @@ func (w *modernWay) goesBack(up *minorUp, from, to kubever.Minor) []string {
 	w.goes("back to "+to.String(), up, transition.Undo)
 	w.serves(to)
 	return disagree.Objects
+}
+
+// allocates creates services, every second one with a node port.
+func (w *modernWay) allocates(client *rig.Client, name string, many int) {
+	for i := range many {
+		body := service(fmt.Sprintf("%s-%d", name, i))
+		if i%2 == 0 {
+			body["spec"].(object)["type"] = "NodePort"
+		}
+		if err := client.Call(w.t.Context(), http.MethodPost, "/api/v1/namespaces/demo/services", body,
+			nil); err != nil {
+			w.t.Errorf("service %s-%d: %v", name, i, err)
+		}
+	}
+}
+
+// allocated are the ClusterIPs and node ports of all services.
+func (w *modernWay) allocated() (addresses, ports []string) {
+	w.t.Helper()
+	var list struct {
+		Items []struct {
+			Spec struct {
+				ClusterIP string
+				Ports     []struct{ NodePort int }
+			}
+		}
+	}
+	must(w.t, w.legacy.Call(w.t.Context(), http.MethodGet, "/api/v1/services", nil, &list))
+	for _, s := range list.Items {
+		addresses = append(addresses, s.Spec.ClusterIP)
+		for _, p := range s.Spec.Ports {
+			if p.NodePort != 0 {
+				ports = append(ports, strconv.Itoa(p.NodePort))
+			}
+		}
+	}
+	return addresses, ports
+}
+
+// atRest is what the stores have against the allocators of 1.15 and 1.33, as fusionctl etcd check says it.
+func (w *modernWay) atRest() error {
+	w.t.Helper()
+	setup := w.setup(33)
+	check := transition.StoresCheck(setup, setup)
+	var notes []string
+	err := local.StoresAgree(w.t.Context(), &check, local.Telling{Note: func(text string) {
+		notes = append(notes, text)
+	}})
+	if err == nil && len(notes) > 0 {
+		err = errors.New(strings.Join(notes, "\n"))
+	}
+	return err
 }

@@ -579,6 +579,23 @@ func (r *reporter) completes(store *storeScan, name, span string, isPort bool) (
 	return who, when
 }
 
+// inBitmap reports whether a bitmap of ClusterIPs has an address. A side that writes both takes for free only what is
+// in neither.
+func (f *facts) inBitmap(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return false
+	}
+	for _, a := range f.allocations {
+		if first, size, isPort := rangeStart(a.Range); !isPort && size > 0 && first.BitLen() == ip.BitLen() {
+			if offset := distance(first, ip); offset >= 0 && offset < size && a.has(offset) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // allocatesWithin reports whether a side's allocator works on a range that has addresses of another one. One that
 // cannot be read counts as one.
 func (r *reporter) allocatesWithin(side pair.Side, span string) bool {
@@ -683,6 +700,7 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 				name := canonicalIP(ip)
 				claimed[name] = true
 				if _, ok := store.total.facts.addresses[name]; !ok && r.allocates(side, name) &&
+					!(r.m.ControlPlane(side).Allocates == pair.AllocatesBoth && home.total.facts.inBitmap(name)) &&
 					!r.isThere(ctx, store, "ipaddresses", name) &&
 					r.stillClaims(ctx, home, ref, func(s *service) bool { return s.hasIP(name) }) {
 					bare[name] = true // once, however many services have it

@@ -509,6 +509,22 @@ func TestWhatAPairToComeRepairsIsAWarning(t *testing.T) {
 	}
 }
 
+// TestAnAddressInTheBitmapNeedsNoObject: an API server that writes both allocates no address that is in either, and
+// creates no IPAddress for services of old API servers, whose clusterIPs it sees when it starts.
+func TestAnAddressInTheBitmapNeedsNoObject(t *testing.T) {
+	for allocates, want := range map[string]bool{pair.AllocatesBoth: false, pair.AllocatesAddresses: true} {
+		m, stores := storetest.SplitMap(), storetest.Clean()
+		m.Modern.Allocates = allocates
+		delete(stores["modern"], "ipaddresses/10.96.0.1")
+		report := scanStores(t, m, stores, Options{})
+		if got := slices.ContainsFunc(report.Findings, func(f finding.Finding) bool {
+			return f.Rule == "FUS050" && f.Subject == "modern:ipaddresses"
+		}); got != want {
+			t.Errorf("%s: found %v, want %v:\n%s", allocates, got, want, findingText(report.Findings))
+		}
+	}
+}
+
 func TestScanKeepsAnObjectThatOneOwnerHolds(t *testing.T) {
 	m, stores := storetest.SplitMap(), storetest.Clean()
 	m.Legacy.Collector.Runs = true
