@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -117,6 +118,10 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 	p, err := plannedPair(streams, req.spec, req.plan)
 	if err != nil {
 		return err
+	}
+	if p.Legacy.Retired {
+		return badInput(fmt.Errorf("%s: spec.legacy.retired: true: there is one API server, and nothing between two",
+			cmp.Or(req.spec, req.plan)), "the modern controller manager does all of it")
 	}
 	if sides := p.StaleReaders(); len(sides) > 0 {
 		return badInput(fmt.Errorf("the plan lets the %s API server read from an etcd member that may be stale: a "+

@@ -50,6 +50,9 @@ goes to the side that has the object; a name that both have is answered 409. New
 spec.gateway.create names, the modern one by default. What is read carries the annotation kubefusion.dev/side. The paths
 /sides/legacy/... and /sides/modern/... lead to one side alone. Partial answers are refused.
 
+Where the plan's legacy side is retired, it serves the modern one alone, and to old clients what is converted from and
+to it.
+
 Further clusters, of spec.gateway.clusters or --cluster, are served below /clusters/NAME, each by itself and in every
 version that converts to one of its own. Who a client is, is said there by impersonation, with the identity of that
 cluster's kubeconfig: its name as both sides know it, and its groups but those of system:. Users of system: are refused.
@@ -88,7 +91,8 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad input f
 	f := cmd.Flags()
 	f.StringVar(&req.plan, "plan", "", "the plan of the pair, instead of a spec: the gateway.json of a rendered host, "+
 		"or the output of fusionctl plan -o json")
-	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "kubeconfig of the legacy API server (required)")
+	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "kubeconfig of the legacy API server (required, but for "+
+		"a plan whose legacy side is retired)")
 	f.StringVar(&req.modern, "modern-kubeconfig", "", "kubeconfig of the modern API server (required)")
 	f.StringVar(&req.options.ProxyCert, "proxy-cert", "", "file of the front proxy's certificate, as "+
 		"--proxy-client-cert-file of the API servers (required)")
@@ -121,7 +125,7 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 		return usagef("want one of SPEC and --plan")
 	}
 	for _, required := range []struct{ flag, value string }{
-		{"legacy-kubeconfig", req.legacy}, {"modern-kubeconfig", req.modern}, {"proxy-cert", req.options.ProxyCert},
+		{"modern-kubeconfig", req.modern}, {"proxy-cert", req.options.ProxyCert},
 		{"proxy-key", req.options.ProxyKey}, {"tls-cert", req.serving.certificates.Cert},
 		{"tls-key", req.serving.certificates.Key},
 		{"client-ca", req.serving.certificates.ClientCA}} {
@@ -141,13 +145,13 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	if err != nil {
 		return err
 	}
+	if err := wantLegacy(p, req.legacy); err != nil {
+		return err
+	}
 	if p.Gateway != nil {
 		req.options.Create, req.options.SharedIdentities = p.Gateway.Create, p.Gateway.SharedIdentities
 	}
-	if req.options.Legacy, err = kubeconfig(ctx, req.legacy, ""); err != nil {
-		return err
-	}
-	if req.options.Modern, err = kubeconfig(ctx, req.modern, ""); err != nil {
+	if req.options.Legacy, req.options.Modern, err = bothConfigs(ctx, req.legacy, req.modern); err != nil {
 		return err
 	}
 	if req.options.Clusters, err = req.clusters.configs(ctx, p.Gateway); err != nil {
@@ -196,6 +200,28 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 			following.Wait()
 		},
 	}, g, statusOf(registry))
+}
+
+// wantLegacy refuses a kubeconfig of a side that is retired, and none of one that runs.
+func wantLegacy(p *plan.Runtime, file string) error {
+	switch {
+	case p.Legacy.Retired && file != "":
+		return usagef("--legacy-kubeconfig %s: the plan's legacy side is retired: leave it out", file)
+	case !p.Legacy.Retired && file == "":
+		return usagef("--legacy-kubeconfig is required")
+	}
+	return nil
+}
+
+// bothConfigs are the configurations of the sides; nil for "".
+func bothConfigs(ctx context.Context, legacyFile, modernFile string) (legacy, modern *rest.Config, err error) {
+	if legacyFile != "" {
+		if legacy, err = kubeconfig(ctx, legacyFile, ""); err != nil {
+			return nil, nil, err
+		}
+	}
+	modern, err = kubeconfig(ctx, modernFile, "")
+	return legacy, modern, err
 }
 
 // door opens the policy of --policy; nil for none.
@@ -357,12 +383,12 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 	if req.cluster == "" && req.clusterConfig != "" || req.cluster != "" && req.legacy+req.modern != "" {
 		return usagef("--cluster-kubeconfig is of a --cluster, and --legacy-kubeconfig and --modern-kubeconfig are not")
 	}
-	if (req.legacy == "") != (req.modern == "") {
-		return usagef("--legacy-kubeconfig and --modern-kubeconfig: want both, or none for the facts")
-	}
 	runtime, err := loadPair(streams, req.spec)
 	if err != nil {
 		return err
+	}
+	if req.legacy != "" && req.modern == "" || req.modern != "" && req.legacy == "" && !runtime.Legacy.Retired {
+		return usagef("--legacy-kubeconfig and --modern-kubeconfig: want both, or none for the facts")
 	}
 	conversions, err := conversionsOf(req.rules)
 	if err != nil {
@@ -373,7 +399,10 @@ func runGatewayRoutes(ctx context.Context, req gatewayRoutesRequest, streams Str
 	var incomplete error
 	if req.cluster == "" {
 		sources := routes.Facts(runtime)
-		if req.legacy != "" {
+		if req.modern != "" {
+			if err := wantLegacy(runtime, req.legacy); err != nil {
+				return err
+			}
 			head.Source = "servers"
 			if sources, err = servedBy(ctx, runtime, req); err != nil {
 				return err
@@ -458,11 +487,7 @@ func clusterRoutes(ctx context.Context, p *plan.Runtime, req gatewayRoutesReques
 
 // servedBy asks both API servers what they serve.
 func servedBy(ctx context.Context, p *plan.Runtime, req gatewayRoutesRequest) (routes.Sources, error) {
-	legacy, err := kubeconfig(ctx, req.legacy, "")
-	if err != nil {
-		return routes.Sources{}, err
-	}
-	modern, err := kubeconfig(ctx, req.modern, "")
+	legacy, modern, err := bothConfigs(ctx, req.legacy, req.modern)
 	if err != nil {
 		return routes.Sources{}, err
 	}

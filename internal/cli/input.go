@@ -290,16 +290,11 @@ const keyLimitBytes = 1 << 20
 // planLimitBytes bounds the plans that are read: many times what one of the largest is.
 const planLimitBytes = 32 << 20
 
-// loadPair plans a spec whose API servers of both sides serve.
+// loadPair plans a spec.
 func loadPair(streams Streams, file string) (*plan.Runtime, error) {
 	p, err := loadPlan(streams, file)
 	if err != nil {
 		return nil, err
-	}
-	if p.Legacy.Retired {
-		err := fmt.Errorf("%s: spec.legacy.retired: true: there is one API server, and nothing between two", file)
-		return nil, badInput(err,
-			"clients are connected to the modern API server; fusionctl convert helps those of older versions")
 	}
 	return p.Runtime(), nil
 }

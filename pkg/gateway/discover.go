@@ -38,7 +38,7 @@ type known struct {
 	err    error // why what it said is not of now; nil when it is
 }
 
-// follow asks both sides again and again what they serve.
+// follow asks the sides again and again what they serve.
 func (g *Gateway) follow(ctx context.Context) {
 	ticker := time.NewTicker(g.options.DiscoveryInterval)
 	defer ticker.Stop()
@@ -52,7 +52,7 @@ func (g *Gateway) follow(ctx context.Context) {
 	}
 }
 
-// refresh asks both sides what they serve. A side that does not say all of it keeps what it said before.
+// refresh asks the sides what they serve. A side that does not say all of it keeps what it said before.
 func (g *Gateway) refresh(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, s := range g.sides {
@@ -62,18 +62,18 @@ func (g *Gateway) refresh(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	legacy, modern := g.known[pair.Legacy], g.known[pair.Modern]
-	if !legacy.has || !modern.has {
-		return
-	}
 	converts := g.converts()
-	v := &view{live: map[pair.Side]*client.Live{}, table: routes.New(g.plan, routes.Sources{Legacy: legacy.served,
-		Modern: modern.served, Conversions: converts.conversions})}
+	sources := routes.Sources{Conversions: converts.conversions}
+	v, stale := &view{live: map[pair.Side]*client.Live{}}, map[pair.Side]bool{}
 	for name, k := range g.known {
-		v.live[name] = client.Fixed(negotiate.Of("the "+string(name)+" API server", k.served.Result),
-			converts.converter)
+		if !k.has {
+			return
+		}
+		*sources.Of(name), stale[name] = k.served, k.err != nil
+		v.live[name] = client.Fixed(negotiate.Of(serverOf(name), k.served.Result), converts.converter)
 	}
-	v.documents = v.table.Documents(map[pair.Side]bool{pair.Legacy: legacy.err != nil, pair.Modern: modern.err != nil})
+	v.table = routes.New(g.plan, sources)
+	v.documents = v.table.Documents(stale)
 	g.current.Store(v)
 	g.lasting.end(v.table)
 }
@@ -104,7 +104,7 @@ func (g *Gateway) refreshSide(ctx context.Context, s *side) {
 // ready is why the gateway cannot serve at the moment.
 func (g *Gateway) ready() error {
 	if g.current.Load() == nil {
-		return unavailable("discovery of both API servers has not succeeded yet")
+		return unavailable("discovery of the API servers has not succeeded yet")
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 	memory := g.memory.Reserve()
 	defer memory.Release()
 	var refused error
-	for _, name := range pair.Sides() {
+	for _, name := range g.names() {
 		if _, err := c.id.at(name); apierrors.IsForbidden(err) { // of a side that does not know the client
 			continue
 		}
@@ -233,7 +233,7 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 		return serveDocument(w, r, g.openAPI3Of(gv, rows), jsonType)
 	}
 	all := map[string]json.RawMessage{}
-	for _, name := range pair.Sides() { // the modern side's replace the legacy side's
+	for _, name := range g.names() { // the modern side's replace the legacy side's
 		for path, place := range paths[string(name)] {
 			all[path] = place
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -39,7 +40,7 @@ import (
 // Options say how the gateway reaches the API servers and what it lets its clients do.
 type Options struct {
 	// Legacy and Modern lead to the API servers, with the gateway's own identity: it reads what they serve and reviews
-	// tokens.
+	// tokens. Legacy is nil where that side is retired.
 	Legacy, Modern *rest.Config
 	// Clusters lead to further API servers, by the names that they have in paths, each with an identity that may
 	// impersonate users and groups there.
@@ -144,7 +145,11 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		g.log = slog.New(slog.DiscardHandler)
 	}
 	servers := map[pair.Side]*apiserver.Server{}
-	for name, config := range map[pair.Side]*rest.Config{pair.Legacy: o.Legacy, pair.Modern: o.Modern} {
+	for _, name := range g.names() {
+		config := map[pair.Side]*rest.Config{pair.Legacy: o.Legacy, pair.Modern: o.Modern}[name]
+		if config == nil {
+			return nil, fmt.Errorf("no kubeconfig leads to %s", serverOf(name))
+		}
 		s, err := newSide(name, config, o.ProxyCert, o.ProxyKey)
 		if err != nil {
 			return nil, err
@@ -160,7 +165,7 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		}
 	}
 	g.openAPI2 = openAPI2{said: map[pair.Side]*document2{}, merged: map[string]*merged2{}}
-	g.authenticators = authenticators(servers, o.SharedIdentities)
+	g.authenticators = authenticators(servers, o.SharedIdentities || g.alone()) // no other side has users of its own
 	g.audit = newAuditLog(g)
 	return g, nil
 }
@@ -174,6 +179,12 @@ func (g *Gateway) Run(ctx context.Context) {
 	g.follow(ctx)
 	following.Wait()
 }
+
+// names are the sides that run.
+func (g *Gateway) names() []pair.Side { return g.plan.RunningSides() }
+
+// alone reports whether the legacy side is retired: the modern one serves all, and old versions are converted.
+func (g *Gateway) alone() bool { return g.plan.Legacy.Retired }
 
 // at is the server of a name in rows of routes.
 func (g *Gateway) at(name pair.Side) *side {
@@ -362,6 +373,9 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 		r, c.cancel = r.WithContext(ctx), cancel
 	}
 	if view != "" {
+		if g.sides[view] == nil {
+			return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "the %s side is retired", view)
+		}
 		return g.pass(w, r, c, view, "view-"+string(view), viewPrefix(view))
 	}
 	if beyond != "" {
@@ -560,7 +574,7 @@ func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request, c *exchange)
 		return g.serveOpenAPI2(w, r, c, openAPI2Types[0])
 	case first == "swaggerapi": // of clients before 1.8; only the legacy side may have it
 		side := pair.Legacy
-		if c.id.on[side] == nil {
+		if c.id.on[side] == nil || g.alone() {
 			side = pair.Modern
 		}
 		return g.pass(w, r, c, side, "page", "")

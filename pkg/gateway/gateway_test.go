@@ -179,7 +179,11 @@ spec:
 
 func newFixture(t testing.TB, more ...func(*Options)) *fixture {
 	t.Helper()
-	p := testPlan(t)
+	return newFixtureOf(t, testPlan(t), more...)
+}
+
+func newFixtureOf(t testing.TB, p *plan.Runtime, more ...func(*Options)) *fixture {
+	t.Helper()
 	x := &fixture{t: t, legacy: newFakeSide(t, "1.15.12"), modern: newFakeSide(t, "1.36.3")}
 	cert, key := proxyCertificate(t)
 	o := Options{Legacy: x.legacy.config(), Modern: x.modern.config(), ProxyCert: cert, ProxyKey: key, Requests: 3}

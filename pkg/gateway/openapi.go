@@ -88,7 +88,7 @@ func (g *Gateway) serveOpenAPI2(w http.ResponseWriter, r *http.Request, c *excha
 	defer memory.Release()
 	documents := map[pair.Side]*document2{}
 	var refused error
-	for _, name := range pair.Sides() {
+	for _, name := range g.names() {
 		if _, err := c.id.at(name); apierrors.IsForbidden(err) { // of a side that does not know the client
 			continue
 		}

@@ -52,11 +52,11 @@ func Served(ctx context.Context, server *apiserver.Server, planned kubever.Versi
 	return served, nil
 }
 
-// SourcesOf asks both API servers what they serve.
+// SourcesOf asks the API servers what they serve. legacy is nil where that side is retired.
 // Errors: those of apiserver.New and of Served, with the side.
 func SourcesOf(ctx context.Context, p *plan.Runtime, legacy, modern *rest.Config) (routes.Sources, error) {
 	var sources routes.Sources
-	for _, side := range pair.Sides() {
+	for _, side := range p.RunningSides() {
 		config := legacy
 		if side == pair.Modern {
 			config = modern

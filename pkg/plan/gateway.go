@@ -60,28 +60,31 @@ func (b *basis) gatewayServes() bool {
 
 func (b *basis) gatewayWanted() bool {
 	s := b.file.Spec.Gateway
-	return s != nil && !s.Disabled && !b.retired()
+	return s != nil && !s.Disabled
 }
 
-// gateway is what the plan says about it, beside a legacy API server that is one of the components.
+// gateway is what the plan says about it, beside a legacy API server that is one of the components. Where that side is
+// retired, the gateway serves old clients what is converted.
 func (b *basis) gateway(components []Component) *Gateway {
 	s := b.file.Spec.Gateway
-	if s == nil || b.retired() {
+	if s == nil {
 		return nil
 	}
 	g := &Gateway{Create: s.Create, SharedIdentities: s.SharedIdentities, Clusters: slices.Clone(s.Clusters)}
 	if !b.gatewayServes() {
 		return g
 	}
-	g.Component = &GatewayComponent{User: JointGateway, PlanFile: gatewayPlan,
-		Legacy: LegacyAccess{Modes: legacyModes(components), RBACVersion: b.rbacVersion(), Rules: []Right{
+	g.Component = &GatewayComponent{User: JointGateway, PlanFile: gatewayPlan}
+	if !b.retired() {
+		g.Component.Legacy = LegacyAccess{Modes: legacyModes(components), RBACVersion: b.rbacVersion(), Rules: []Right{
 			{NonResourcePaths: bothSidesPaths, Verbs: []string{"get"}, Why: "what the API server serves, and whether " +
 				"it does"},
 			{APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"},
 				Verbs: []string{"get", "list"}, Why: gatewayLists},
 			{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"},
 				Verbs: []string{"create"}, Why: gatewayReviews},
-		}}}
+		}}
+	}
 	address := ""
 	for _, host := range b.file.Spec.Hosts {
 		if address == "" && b.gatewayRuns(host) {
@@ -129,9 +132,13 @@ func (b *basis) jointGateway(host spec.Host, configs []Kubeconfig) Component {
 		l.args = append(l.args, wantedArg{Arg: Arg{Name: name, Value: value, Why: why, Origin: FromPlan}})
 	}
 	say("plan", gatewayPlan, "which side has what, as it was when this was rendered")
-	say("legacy-kubeconfig", gatewayKubeconfig(pair.Legacy), b.whyServer(pair.Legacy))
-	say("modern-kubeconfig", gatewayKubeconfig(pair.Modern), b.whyServer(pair.Modern))
-	const proxy = "both API servers believe this front proxy who its clients are"
+	for _, side := range b.runningSides() {
+		say(string(side)+"-kubeconfig", gatewayKubeconfig(side), b.whyServer(side))
+	}
+	proxy := "both API servers believe this front proxy who its clients are"
+	if b.retired() {
+		proxy = "the API server believes this front proxy who its clients are"
+	}
 	say("proxy-cert", pki.ProxyClientCert, proxy)
 	say("proxy-key", pki.ProxyClientKey, proxy)
 	for _, further := range s.Clusters {

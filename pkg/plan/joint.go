@@ -200,7 +200,7 @@ func JointKubeconfig(side pair.Side) string {
 func (b *basis) jointKubeconfigs(host spec.Host, component string, file func(pair.Side) string) []Kubeconfig {
 	base, at := b.file.Spec.PKI.Directory+"/modern/"+component, b.addresses(host, false)
 	var list []Kubeconfig
-	for _, side := range pair.Sides() {
+	for _, side := range b.runningSides() {
 		s := b.side(side)
 		address := b.addresses(host, s.Existing).server(side)
 		if s.Existing && address == loopback {

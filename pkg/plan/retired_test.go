@@ -26,6 +26,31 @@ func retiredSpec(t *testing.T, name string) string {
 	return strings.Replace(file, "kubelet: {version: 1.15.12}", "kubelet: {version: 1.15.12, modern: {}}", 1)
 }
 
+// TestTheGatewayGoesOnForOldClients: with the modern API server alone, and with nothing that the legacy side has to
+// allow.
+func TestTheGatewayGoesOnForOldClients(t *testing.T) {
+	text := strings.Replace(retiredSpec(t, "split-1.15-1.36.yaml"), "\nspec:\n", "\nspec:\n  gateway: {}\n", 1)
+	p := plantest.Of(t, text)
+	gateways := p.ComponentsOf("", plan.JointGateway)
+	if len(gateways) == 0 || !p.Gateway.Serves() || len(p.Gateway.Component.Legacy.Rules) > 0 {
+		t.Fatalf("%d gateways, %+v", len(gateways), p.Gateway)
+	}
+	for _, c := range gateways {
+		_, legacy := c.Arg("legacy-kubeconfig")
+		if _, modern := c.Arg("modern-kubeconfig"); legacy || !modern {
+			t.Errorf("%s: with a kubeconfig of the legacy side %t, of the modern side %t", c.Host, legacy, modern)
+		}
+	}
+	for _, k := range p.Kubeconfigs {
+		if k.Component == plan.JointGateway && strings.Contains(k.Path, "legacy") {
+			t.Errorf("%s leads to a side that is gone", k.Path)
+		}
+	}
+	if r := p.Runtime(); !slices.Equal(r.RunningSides(), []pair.Side{pair.Modern}) {
+		t.Errorf("the sides that run are %v", r.RunningSides())
+	}
+}
+
 // TestTheModernSideRunsAlone: nothing of the legacy side runs, the modern one has all controllers, a scheduler, roles
 // and the service kubernetes, and keeps its ports, its stores and its certificate.
 func TestTheModernSideRunsAlone(t *testing.T) {

@@ -34,12 +34,18 @@ type Runtime struct {
 // APIServers is what decides which resources the API servers of a side serve, and how fresh what they return is.
 type APIServers struct {
 	Version kubever.Version `json:"version"`
+	Retired bool            `json:"retired,omitempty"` // none of them runs any more
 	// RuntimeConfig is --runtime-config of all of them: what one of them turns off is off.
 	RuntimeConfig map[string]bool `json:"runtimeConfig,omitempty"`
 	// StaleReads: one of them may read from an etcd member that lags behind, so that what it does not find may exist.
 	StaleReads bool `json:"staleReads,omitempty"`
 	// ProxyHeaders are those in which they believe a front proxy, by their arguments; nil for the usual ones.
 	ProxyHeaders *ProxyHeaders `json:"proxyHeaders,omitempty"`
+}
+
+// RunningSides are the sides of which API servers run.
+func (r *Runtime) RunningSides() []pair.Side {
+	return slices.DeleteFunc(pair.Sides(), func(side pair.Side) bool { return r.Side(side).Retired })
 }
 
 // ProxyHeaders are the names of headers in which API servers believe a front proxy, beside X-Remote-User and the like.
@@ -54,7 +60,8 @@ type ProxyHeaders struct {
 func (p *Plan) Runtime() *Runtime {
 	stale := p.StaleReaders()
 	of := func(side pair.Side) APIServers {
-		return APIServers{Version: p.Side(side).Version, StaleReads: slices.Contains(stale, side),
+		return APIServers{Version: p.Side(side).Version, Retired: p.Side(side).Retired,
+			StaleReads:    slices.Contains(stale, side),
 			RuntimeConfig: runtimeConfig(p.ComponentsOf(side, kubever.APIServer)),
 			ProxyHeaders:  proxyHeaders(p.ComponentsOf(side, kubever.APIServer))}
 	}

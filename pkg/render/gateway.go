@@ -35,6 +35,9 @@ type legacyUser struct {
 
 // legacyUsers are those to whom the legacy side has to allow something, but for the kubelet client certificate's.
 func legacyUsers(p *plan.Plan) []legacyUser {
+	if p.Legacy.Retired {
+		return nil
+	}
 	var users []legacyUser
 	if p.Joint != nil {
 		users = append(users, legacyUser{p.Joint.User, jointRole, p.Joint.Legacy})

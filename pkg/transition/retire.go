@@ -444,8 +444,14 @@ func (b *builder) actsAlone() {
 		Do: &Action{Kind: RunChecks, Before: []Check{{Kind: Works, Asked: []Access{*managerAccess(b.to.Plan)},
 			Hint: "the logs of the modern controller manager and scheduler say why not"}, b.beats()}}})
 	_, all := b.aloneRoles(func(policy.Grant) bool { return true }, probeGrants()...)
-	_, others := b.aloneRoles(func(g policy.Grant) bool { return g.Purpose != policy.ForControllers })
-	others.Ended = []string{plan.JointControllers, plan.JointGateway}
+	serves := b.to.Plan.Gateway.Serves()
+	_, others := b.aloneRoles(func(g policy.Grant) bool {
+		return g.Purpose != policy.ForControllers || serves && g.Subjects[0].Name == plan.JointGateway
+	})
+	others.Ended = []string{plan.JointControllers}
+	if !serves {
+		others.Ended = append(others.Ended, plan.JointGateway)
+	}
 	b.add(b.copyStep(others, all))
 }
 

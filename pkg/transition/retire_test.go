@@ -41,6 +41,48 @@ func retiring(t *testing.T, target render.Target) (Transition, Setup, Setup) {
 	return tr, from, to
 }
 
+// TestTheGatewayOutlivesTheLegacySide: it is started again when the modern side acts for everything, without its file
+// of the legacy side, and what it may do itself stays allowed. One that the plan ends leaves no permission.
+func TestTheGatewayOutlivesTheLegacySide(t *testing.T) {
+	const gateway = "\nspec:\n  gateway: {}\n"
+	before := strings.Replace(beforeRetiring(t, ""), "\nspec:\n", gateway, 1)
+	for serves, after := range map[bool]string{true: retired(before),
+		false: strings.Replace(retired(before), gateway, "\nspec:\n", 1)} {
+		tr, err := New(Setup{Plan: planOf(t, splitExample, before), Target: render.Systemd},
+			Setup{Plan: planOf(t, splitExample, after), Target: render.Systemd}, Facts{})
+		if err == nil {
+			err = tr.Validate()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		started, worked, removed, allowed, byHand := -1, -1, false, false, false
+		for at, s := range tr.Steps {
+			if s.Do == nil {
+				continue
+			}
+			if s.Do.Kind == StartUnit && s.Do.Unit == plan.JointGateway+".service" {
+				started = at
+			}
+			if checks(s.Do, Works) {
+				worked = at
+			}
+			if s.Do.Kind == RemoveFile && strings.HasSuffix(s.Do.File.Path, "/gateway-legacy.conf") {
+				removed = true
+			}
+			if s.Do.Kind == CopyRoles { // the last one stays
+				allowed = strings.Contains(s.Do.Roles.Rules, plan.JointGateway) &&
+					!slices.Contains(s.Do.Roles.Ended, plan.JointGateway)
+			}
+			byHand = byHand || s.Do.Kind == ByHand && strings.Contains(s.Do.Text, "on the legacy API server what")
+		}
+		if serves != (started > worked && worked > 0) || allowed != serves || !removed || byHand {
+			t.Errorf("serves %t: started at %d after %d, allowed %t, its file of the legacy side is removed %t, a "+
+				"person allows something there %t", serves, started, worked, allowed, removed, byHand)
+		}
+	}
+}
+
 // TestTheLegacySideEndsBeforeOthersActForIt: what it alone has, and kubelets that it alone has, are looked for before
 // anything changes; roles come while it serves; it is gone before the modern API server authorizes by them; addresses
 // are known, and a person has agreed, before the modern controllers act for everything; then everything is tried.

@@ -126,10 +126,6 @@ func startGateway(t testing.TB, s rig.PairSpec) *gatewayed {
 				"name": "gateway-" + name},
 			"subjects": []object{{"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}}})
 	}
-	program, err := fusionctl()
-	must(t, err)
-	cert, key, err := r.PKI.Serving("gateway", "127.0.0.1")
-	must(t, err)
 	legacy, err := r.PKI.Kubeconfig("gateway-legacy", g.Legacy.URL, "gateway")
 	must(t, err)
 	modern, err := r.PKI.Kubeconfig("gateway-modern", g.Modern.URL, "gateway")
@@ -137,25 +133,60 @@ func startGateway(t testing.TB, s rig.PairSpec) *gatewayed {
 	// The legacy API server is a further cluster, too.
 	g.edge, err = r.PKI.Kubeconfig("gateway-edge", g.Legacy.URL, "edge")
 	must(t, err)
-	port := r.Port()
 	g.metrics = fmt.Sprintf("127.0.0.1:%d", r.Port())
-	g.url = fmt.Sprintf("https://127.0.0.1:%d", port)
-	g.kubeconfig, err = r.PKI.Kubeconfig("developer", g.url, "alice", "developers")
-	must(t, err)
 	rules, err := filepath.Abs("../../examples/pizza")
 	must(t, err)
-	process := r.StartProgram("gateway", program, []string{"gateway", g.SpecFile, "--legacy-kubeconfig", legacy,
-		"--modern-kubeconfig", modern, "--proxy-cert", g.Place(g.Plan.PKI.ProxyClientCert),
-		"--proxy-key", g.Place(g.Plan.PKI.ProxyClientKey), "--tls-cert", cert, "--tls-key", key,
-		"--client-ca", r.PKI.File("ca.crt"), "--listen", fmt.Sprintf("127.0.0.1:%d", port),
-		"--discovery-interval", "1s", "--cluster", "edge", "--cluster-kubeconfig", g.edge,
-		"--conversion-rules", rules, "--metrics-listen", g.metrics},
+	g.serves("gateway", g.SpecFile, "--legacy-kubeconfig", legacy, "--modern-kubeconfig", modern, "--cluster", "edge",
+		"--cluster-kubeconfig", g.edge, "--conversion-rules", rules, "--metrics-listen", g.metrics)
+	return g
+}
+
+// serves starts a gateway for the developer, with more arguments, and waits until it is ready.
+func (g *gatewayed) serves(name string, args ...string) {
+	g.t.Helper()
+	program, err := fusionctl()
+	must(g.t, err)
+	cert, key, err := g.PKI.Serving(name, "127.0.0.1")
+	must(g.t, err)
+	port := g.Port()
+	g.url = fmt.Sprintf("https://127.0.0.1:%d", port)
+	g.kubeconfig, err = g.PKI.Kubeconfig("developer-of-"+name, g.url, "alice", "developers")
+	must(g.t, err)
+	process := g.StartProgram(name, program, append([]string{"gateway", "--proxy-cert",
+		g.Place(g.Plan.PKI.ProxyClientCert), "--proxy-key", g.Place(g.Plan.PKI.ProxyClientKey), "--tls-cert", cert,
+		"--tls-key", key, "--client-ca", g.PKI.File("ca.crt"), "--listen", fmt.Sprintf("127.0.0.1:%d", port),
+		"--discovery-interval", "1s"}, args...),
 		"GOGC=", "GOMEMLIMIT=") // its memory is measured, and it paces its heap itself
-	ready := r.ClientOf(g.url, "alice", "developers")
+	ready := g.ClientOf(g.url, "alice", "developers")
 	process.Wait("become ready", func(ctx context.Context) error {
 		return ready.Call(ctx, http.MethodGet, "/readyz", nil, nil)
 	})
-	return g
+}
+
+// outlives: a kubectl of the legacy version works through a gateway with the modern API server alone, in the version
+// that it knows.
+func (g *gatewayed) outlives(t *testing.T) {
+	alone := g.with(t, 15)
+	runtime := g.Plan.Runtime()
+	runtime.Legacy.Retired = true
+	text, err := runtime.Format()
+	must(t, err)
+	file := filepath.Join(g.Dir(), "retired.json")
+	must(t, os.WriteFile(file, text, 0o600))
+	modern, err := g.PKI.Kubeconfig("gateway-alone", g.Modern.URL, "gateway")
+	must(t, err)
+	alone.serves("gateway-alone", "--plan", file, "--modern-kubeconfig", modern)
+	alone.ok(strings.Replace(deploymentYAML("late", 0), "apps/v1", "extensions/v1beta1", 1), "apply", "-f", "-")
+	alone.ok("", "scale", "deployments.v1beta1.extensions/late", "--replicas=2")
+	says(t, alone.ok("", "get", "deployments.v1beta1.extensions", "late", "-o", "yaml"),
+		"apiVersion: extensions/v1beta1", "replicas: 2")
+	says(t, alone.ok("", "get", "deployments.v1beta1.extensions"), "late")
+	var d appsv1.Deployment
+	must(t, g.admin[pair.Modern].Call(t.Context(), http.MethodGet, deployments+"/late", nil, &d))
+	if *d.Spec.Replicas != 2 {
+		t.Errorf("the modern side has %d replicas, want 2", *d.Spec.Replicas)
+	}
+	alone.ok("", "delete", "deployments.v1beta1.extensions", "late")
 }
 
 func (g *gatewayed) must(side pair.Side, method, path string, body any) {
@@ -494,6 +525,7 @@ func TestGatewayConverts(t *testing.T) {
 			t.Run("controller-runtime", func(t *testing.T) { g.manages(t) })
 			t.Run("informers of metadata", func(t *testing.T) { g.informsOfMetadata(t) })
 			t.Run("informers", func(t *testing.T) { g.informs(t) })
+			t.Run("alone", g.outlives)
 			t.Run("a further cluster", func(t *testing.T) { g.furtherCluster(t, tc.legacy != "1.6.13") })
 
 			// What the old side would not know, and list what is newer, is refused.

@@ -15,7 +15,10 @@ import (
 // Alone computes the table of one API server that is no side of a pair: it serves what it has, and what is converted in
 // versions that it does not have. Where rows of a pair name a side, these name the server.
 func Alone(name pair.Side, result *discovery.Result, conversions Conversions) *Table {
-	called := fmt.Sprintf("cluster %q", string(name))
+	return alone(name, fmt.Sprintf("cluster %q", string(name)), result, conversions)
+}
+
+func alone(name pair.Side, called string, result *discovery.Result, conversions Conversions) *Table {
 	b := builder{sources: Sources{Modern: Served{Result: result}, Conversions: conversions},
 		servers: map[pair.Side]*negotiate.Server{name: negotiate.Of(called, result)}}
 	t := &Table{index: map[schema.GroupVersionResource]int{}}

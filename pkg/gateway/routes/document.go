@@ -47,6 +47,9 @@ func (r *Row) Entry() Entry {
 func (s *Sources) Gaps() error {
 	var gaps []string
 	for _, side := range pair.Sides() {
+		if s.Of(side).Result == nil { // retired
+			continue
+		}
 		if err := s.Of(side).Gaps(); err != nil {
 			gaps = append(gaps, fmt.Sprintf("the %s side: %v", side, err))
 		}

@@ -150,8 +150,11 @@ func (t *Table) Row(gvr schema.GroupVersionResource) *Row {
 	return nil
 }
 
-// New computes the table.
+// New computes the table. Where the legacy side is retired, it is that of the modern one alone.
 func New(p *plan.Runtime, s Sources) *Table {
+	if p.Legacy.Retired {
+		return alone(pair.Modern, "the modern side", s.Modern.Result, s.Conversions)
+	}
 	b := builder{plan: p, sources: s, stored: map[schema.GroupResource]*pair.Resource{},
 		servers: map[pair.Side]*negotiate.Server{}}
 	for _, side := range pair.Sides() {
