@@ -70,7 +70,7 @@ func (c *Converter) standingIn(gvk schema.GroupVersionKind, minor kubever.Minor)
 	}
 	switch {
 	case s.Began() > minor:
-		s.Reason = fmt.Sprintf("%s does not have it, it comes with %s", minor, s.Began())
+		s.Reason = "it comes with " + s.Began().String()
 	case alone[gvk] != "":
 		s.Reason = alone[gvk]
 	case newAlone[gvk] != "":
@@ -78,7 +78,7 @@ func (c *Converter) standingIn(gvk schema.GroupVersionKind, minor kubever.Minor)
 	case deadEnds[gvk] != "":
 		s.Reason = deadEnds[gvk]
 	case s.Known:
-		s.Reason = minor.String() + " serves no version of it by default"
+		s.Reason = "no version of it is served by default"
 	default:
 		s.Reason = "the tables do not know this kind; custom resources are up to their definitions"
 	}
