@@ -40,12 +40,18 @@ func newConvertCheckCmd(streams Streams) *cobra.Command {
 	var req convertCheckRequest
 	cmd := &cobra.Command{
 		Use:   "check {-f FILE|DIR|- | --kubeconfig FILE} [--helm] --for MINOR",
-		Short: "Report objects in API versions that a release deprecates or has removed",
-		Long: `Lists the objects whose API version is deprecated in a release or removed, since when, what replaces it,
-and whether they convert to it without loss. Objects come from files, from standard input, or from a cluster: there the
-versions that clients wrote count (kubectl's last applied configuration and managedFields), since an API server returns
-an object in any version that it serves. What kube-apiserver, kube-controller-manager and kube-scheduler wrote does
-not: they come with the release.
+		Short: "Report objects in API versions that a release deprecates or does not have",
+		Long: `Lists the objects whose API version a release deprecates, no longer has or does not have yet, since when or with
+which release, what replaces it, and whether they convert to it without loss. Objects come from files, from standard
+input, or from a cluster: there the versions that clients wrote count (kubectl's last applied configuration and
+managedFields), since an API server returns an object in any version that it serves. What kube-apiserver,
+kube-controller-manager and kube-scheduler wrote does not: they come with the release.
+
+STATUS is removed; later, of a version that comes with a later release; deprecated; off, of one that is served only with
+--runtime-config; or unknown, of one of Kubernetes' own groups that no release has.
+
+A reference to an object in a version that the release does not have is listed like an object in that version, with its
+path: what an autoscaler scales (spec.scaleTargetRef) and, in files, the owners of an object (metadata.ownerReferences).
 
 Documents that are no objects of Kubernetes (charts, values, templates, kustomizations) are skipped and counted. Kinds
 of other projects that moved, cert-manager's and Istio's among them, are known; --moved adds to them. The version in
@@ -249,6 +255,7 @@ func verdictCells(v stream.Verdict) []string {
 		}
 	}
 	name := strings.TrimPrefix(v.Namespace+"/"+v.Name, "/")
-	return []string{v.Place, v.Kind + " " + name, v.APIVersion, v.Status, cmp.Or(v.Since, "-"),
+	place := strings.TrimSuffix(v.Place+" "+v.Path, " ")
+	return []string{place, v.Kind + " " + name, v.APIVersion, v.Status, cmp.Or(v.Since, "-"),
 		cmp.Or(v.Replacement, "-"), lossless, cmp.Or(why, "-")}
 }

@@ -23,7 +23,9 @@ import (
 
 // Verdict is what a release makes of one object.
 type Verdict struct {
-	Place      string `json:"place"`
+	Place string `json:"place"`
+	// Path is that of a reference: an object at the place names the object there, which is not at hand.
+	Path       string `json:"path,omitempty"`
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
@@ -39,7 +41,7 @@ type Verdict struct {
 	Why         string         `json:"why,omitempty"`
 }
 
-// Summary counts objects by their status.
+// Summary counts objects, and references to objects, by their status.
 type Summary struct {
 	Objects    int      `json:"objects"`
 	Removed    int      `json:"removed"`
@@ -189,7 +191,9 @@ func (c *Check) hand(j judged) error {
 		}
 	}
 	for _, v := range j.verdicts {
-		c.summary.Objects++
+		if v.Path == "" {
+			c.summary.Objects++
+		}
 		switch v.Status {
 		case "removed":
 			c.summary.Removed++
@@ -315,6 +319,8 @@ func (c *Check) object(ctx context.Context, place string, object *unstructured.U
 		}
 	}
 	j.verdicts = append(j.verdicts, c.judge(place, object))
+	j.verdicts = append(j.verdicts,
+		c.judgeReferences(place, object, append(c.scaleTarget(object), owners(object)...))...)
 	if applied := c.applied(object); applied != nil {
 		j.verdicts = append(j.verdicts, c.judge(place+" (last applied)", applied))
 	}
@@ -424,8 +430,12 @@ func (c *Check) reached(release string) bool {
 	return err == nil && version.Minor <= c.minor
 }
 
-// Concerns reports whether the release deprecates some version of the kind, or does not have it.
+// Concerns reports whether the release deprecates some version of the kind, or does not have it, or whether objects of
+// it name others that it may not have.
 func (c *Check) Concerns(gvk schema.GroupVersionKind) bool {
+	if c.scales(gvk) {
+		return true
+	}
 	for _, kind := range append(c.converter.Equivalents(gvk), gvk) {
 		deprecated := kubever.LifecycleOf(kind).Deprecated // also of what is off
 		if status := c.verdictOf(kind).Status; status == "removed" || status == "later" || status == "deprecated" ||
@@ -446,7 +456,7 @@ var ofControlPlane = map[string]bool{
 }
 
 // Written judges the versions in which clients wrote an object: its last applied configuration, and the managers of its
-// fields. An object of a kind that the release has in no version is judged as it is.
+// fields; and what an autoscaler scales. An object of a kind that the release has in no version is judged as it is.
 func (c *Check) Written(object *unstructured.Unstructured) error {
 	versions := map[string]string{}
 	for _, manager := range object.GetManagedFields() {
@@ -476,5 +486,5 @@ func (c *Check) Written(object *unstructured.Unstructured) error {
 			return err
 		}
 	}
-	return nil
+	return c.hand(judged{verdicts: c.judgeReferences("stored", object, c.scaleTarget(object))})
 }

@@ -20,8 +20,8 @@ func checked(t *testing.T, minor kubever.Minor, text string, set func(*Check)) (
 		t.Fatal(err)
 	}
 	check := NewCheck(c, minor, func(v Verdict) error {
-		rows = append(rows,
-			strings.TrimSpace(fmt.Sprint(v.APIVersion, " ", v.Kind, " ", v.Status, " ", v.Since, " ", v.Replacement)))
+		cells := []string{v.APIVersion, v.Kind, v.Status, v.Since, v.Replacement, v.Path}
+		rows = append(rows, strings.TrimSpace(strings.Join(cells, " ")))
 		return nil
 	})
 	if set != nil {
@@ -91,6 +91,49 @@ func TestCheckJudges(t *testing.T) {
 	})
 	if got := strings.Join(rows, ""); got != "mine.example/v1 X removed mine 3 mine.example/v2 X" {
 		t.Errorf("a kind of the user's table: %q", got)
+	}
+}
+
+// A reference to an object in a version that the release does not have is found with its path. Controllers look for
+// what an autoscaler scales by its group since 1.9, and by its kind before; garbage collectors for owners by their
+// version.
+func TestCheckJudgesReferences(t *testing.T) {
+	scaler := func(version, kind string) string {
+		return "apiVersion: autoscaling/v1\nkind: HorizontalPodAutoscaler\nmetadata: {name: a, namespace: b}\n" +
+			"spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: " + version + ", kind: " + kind + ", name: web}}\n"
+	}
+	const ok = "autoscaling/v1 HorizontalPodAutoscaler ok"
+	for _, test := range []struct {
+		minor      kubever.Minor
+		text, want string
+	}{
+		{36, scaler("extensions/v1beta1", "Deployment"),
+			ok + "\nextensions/v1beta1 Deployment removed 1.16 apps/v1 Deployment spec.scaleTargetRef"},
+		{15, scaler("extensions/v1beta1", "Deployment"), ok},
+		{36, scaler("apps/v1beta1", "Deployment"), ok}, // apps has it
+		{8, scaler("apps/v1", "ReplicaSet"), ok},
+		{8, scaler("apps/v1", "Deployment"), ok},
+		{36, scaler("v1", "Deployment"), ok + "\nv1 Deployment unknown   spec.scaleTargetRef"},
+		{36, scaler("g.example/v1", "Deployment"), ok},
+		{36, scaler("v1", "ReplicationController"), ok},
+		{36, strings.Replace(scaler("a", "b"), "scaleTargetRef", "x", 1), ok},
+		{36, strings.Replace(scaler("extensions/v1beta1", "Deployment"), "autoscaling/v1", "g.example/v1", 1),
+			"g.example/v1 HorizontalPodAutoscaler custom"},
+		{36, "apiVersion: v1\nkind: Pod\nmetadata: {name: a, ownerReferences: [" +
+			"{apiVersion: apps/v1, kind: ReplicaSet}, {apiVersion: extensions/v1beta1, kind: ReplicaSet, name: r}, " +
+			"{apiVersion: g.example/v1, kind: X}]}",
+			"v1 Pod ok\nextensions/v1beta1 ReplicaSet removed 1.16 apps/v1 ReplicaSet metadata.ownerReferences[1]"},
+		{36, "apiVersion: v1\nkind: Pod\nmetadata: {ownerReferences: " +
+			"[{apiVersion: apps/v1beta1, kind: StatefulSet}, 1]}",
+			"v1 Pod ok\napps/v1beta1 StatefulSet removed 1.16 apps/v1 StatefulSet metadata.ownerReferences[0]"},
+		{8, "apiVersion: v1\nkind: Pod\nmetadata: {ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet}]}",
+			"v1 Pod ok\napps/v1 ReplicaSet later 1.9 apps/v1beta2 ReplicaSet metadata.ownerReferences[0]"},
+	} {
+		rows, problems, s := checked(t, test.minor, test.text, nil)
+		if got := strings.Join(rows, "\n"); got != test.want || len(problems) > 0 || s.Objects != 1 {
+			t.Errorf("%s for %s: %d objects, %q, %v; want one, %q", test.text, test.minor, s.Objects, got, problems,
+				test.want)
+		}
 	}
 }
 
