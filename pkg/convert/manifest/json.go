@@ -10,12 +10,13 @@ import (
 
 // jsonDocument reads one JSON object. The elements of a list of objects are parts.
 func (s *scanner) jsonDocument() error {
-	j := &jsonScanner{scanner: s, line: s.line}
-	if err := j.scan(); err != nil {
-		return err
+	j := &jsonScanner{scanner: s, line: s.line, text: s.spare}
+	err := j.scan()
+	s.spare = j.text[:0]
+	if err == nil {
+		s.document++
 	}
-	s.document++
-	return nil
+	return err
 }
 
 // jsonScanner follows the braces of an object and leaves its syntax to the decoder.
@@ -56,7 +57,7 @@ func (j *jsonScanner) scan() error {
 			return j.syntaxError(j.scanner.line, errItem)
 		}
 		switch b {
-		case '\n':
+		case '\n': // where items are looked for
 			j.scanner.line++
 		case '"':
 			content, err := j.stringEnd()
@@ -113,7 +114,7 @@ func (j *jsonScanner) scan() error {
 }
 
 // The bytes that count between strings, and in them.
-var betweenStrings, inStrings = set("\n\"{[,]}"), set("\n\"\\")
+var betweenStrings, inStrings = set("\"{[,]}"), set("\n\"\\")
 
 func set(bytes string) (in [256]bool) {
 	for i := range len(bytes) {
@@ -122,7 +123,7 @@ func set(bytes string) (in [256]bool) {
 	return in
 }
 
-// take reads what is buffered up to the first byte that counts.
+// take reads what is buffered up to the first byte that counts, and the lines of that.
 func (j *jsonScanner) take(count *[256]bool) {
 	buffered, _ := j.in.Peek(j.in.Buffered())
 	end := 0
@@ -130,6 +131,7 @@ func (j *jsonScanner) take(count *[256]bool) {
 		end++
 	}
 	j.text = append(j.text, buffered[:end]...)
+	j.scanner.line += bytes.Count(buffered[:end], []byte("\n"))
 	_, _ = j.in.Discard(end)
 }
 

@@ -118,6 +118,7 @@ type scanner struct {
 	line     int // of the next byte that is read
 	document int
 	yield    func(Part, error) bool
+	spare    []byte // memory for the text of the next object in JSON
 }
 
 // scan reads documents until the end: JSON where one starts with a brace, YAML otherwise.
