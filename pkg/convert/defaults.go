@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -14,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 )
 
 // Defaults compares what servers make of the fields that an object and its conversion leave out: a DaemonSet of
@@ -311,7 +312,7 @@ func spelled(value any) string {
 	case bool:
 		return strconv.FormatBool(value)
 	}
-	text, err := json.Marshal(value)
+	text, err := jsontext.Marshal(value, "", "", 32)
 	if err != nil {
 		return "something"
 	}

@@ -352,8 +352,11 @@ func (w *walk) compare(in, out any, source, target *shape) {
 	}
 }
 
-// same is reflect.DeepEqual, and faster for what values are made of.
-func same(a, b any) bool {
+// same is reflect.DeepEqual, and faster for what most values are.
+func same(a, b any) bool { return sameSingle(a, b) || reflect.DeepEqual(a, b) }
+
+// sameSingle reports whether two values are the same string, whole number, or truth.
+func sameSingle(a, b any) bool {
 	switch a := a.(type) {
 	case string:
 		other, ok := b.(string)
@@ -365,7 +368,7 @@ func same(a, b any) bool {
 		other, ok := b.(bool)
 		return ok && a == other
 	}
-	return reflect.DeepEqual(a, b)
+	return false
 }
 
 // leaf compares, and reports whether the output only spells the same value otherwise.
@@ -388,11 +391,13 @@ func (w *walk) objects(in, out map[string]any, source, target *shape) {
 		if w.depth == 1 && (key == "apiVersion" || key == "kind") {
 			continue
 		}
-		field := target.at(key)
 		other, ok := out[key]
 		if ok {
-			shared++
+			if shared++; sameSingle(value, other) {
+				continue
+			}
 		}
+		field := target.at(key)
 		switch {
 		case ok && w.leaf(value, other, source.at(key), field):
 			out[key] = runtime.DeepCopyJSONValue(value)
