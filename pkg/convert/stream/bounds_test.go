@@ -376,7 +376,7 @@ func TestConversionOfLargeInputCostsLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const limit = 3.5
+	const limit = 4.5
 	for _, test := range large {
 		if test.judged {
 			continue
