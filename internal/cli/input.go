@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -91,7 +92,7 @@ func openInput(streams Streams, file string) (io.ReadCloser, error) {
 		return nil, badInput(fmt.Errorf("%s: is a pipe or a device, want a file", file),
 			"- reads standard input, which may be a pipe")
 	}
-	f, err := os.Open(file)
+	f, err := filetree.Open(file) // it may have been exchanged
 	if err != nil {
 		return nil, badInput(err, "")
 	}

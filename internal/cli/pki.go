@@ -206,7 +206,7 @@ func runPKIShow(dir, output string, warnDays int, now time.Time, streams Streams
 	if !filetree.IsDir(dir) {
 		base, root = filepath.Split(filepath.Clean(dir))
 	}
-	rows, err := pki.List(os.DirFS(filepath.Clean(base)), root, now)
+	rows, err := pki.List(filetree.DirFS(filepath.Clean(base)), root, now)
 	if err == nil && len(rows) == 0 {
 		err = errors.New("no certificates below it")
 	}

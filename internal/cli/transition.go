@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/registry"
 	"github.com/kubefusion/fusionctl/internal/visible"
@@ -188,7 +189,7 @@ func loadSetup(streams Streams, file, target, certificates string) (transition.S
 	if err != nil || certificates == "" {
 		return s, err
 	}
-	if s.Certificates, err = transition.CertificatesOf(p, os.DirFS(certificates)); err != nil {
+	if s.Certificates, err = transition.CertificatesOf(p, filetree.DirFS(certificates)); err != nil {
 		err = badInput(fmt.Errorf("%s: %w", certificates, err), "fusionctl pki SPEC --out DIR issues what is missing")
 	}
 	return s, err
@@ -199,7 +200,7 @@ func goodCertificates(p *plan.Plan, dir string) error {
 	if p == nil || dir == "" {
 		return nil
 	}
-	tree := os.DirFS(dir)
+	tree := filetree.DirFS(dir)
 	wrong, err := pki.KeptCertificates(p, tree)
 	for _, c := range p.Certificates {
 		name := path.Join(c.Host, c.Cert)

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/pkg/adopt"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -287,6 +289,11 @@ func FuzzPodValue(f *testing.F) {
 		if expanded(container.Args[0], nil) != "--v="+value || expanded(container.Env[0].Value, nil) != value ||
 			len(container.Args) != 1 {
 			t.Errorf("%q came back as %q and %q", value, container.Args, container.Env)
+		}
+		read := adopt.ReadManifest("a.yaml", data)
+		if len(read.Processes) != 1 || !slices.Equal(read.Processes[0].Words, []string{"--v=" + value}) ||
+			!slices.Contains(read.Processes[0].Env, spec.EnvVar{Name: "V", Value: value}) {
+			t.Errorf("%q is read as %+v", value, read)
 		}
 	})
 }

@@ -11,7 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 
+	"github.com/kubefusion/fusionctl/pkg/adopt"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -432,6 +434,13 @@ func FuzzUnitValue(f *testing.F) {
 		}
 		if got := environ(t, data)["V"]; got != value {
 			t.Errorf("variable %q came back as %q", value, got)
+		}
+		// What reads the units of others reads ours as they are meant.
+		c.Env = nil
+		_, text := renderUnit(t, p, c)
+		running, err := adopt.ReadAll(fstest.MapFS{"a.service": {Data: text}}, nil)
+		if err != nil || len(running.Processes) != 1 || !slices.Equal(running.Processes[0].Words, []string{"--v=" + value}) {
+			t.Errorf("%q is read as %+v, %v", value, running, err)
 		}
 	})
 }
