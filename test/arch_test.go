@@ -90,8 +90,8 @@ var adapters = []string{
 	"internal/demo", "internal/filetree", "internal/localetcd", "internal/monitoring", "internal/pause",
 	"internal/registry", "internal/site", "internal/webserver", "pkg/adopt/files", "pkg/apiserver", "pkg/controllers",
 	"pkg/convert/client", "pkg/convert/client/wrap", "pkg/etcd/backup", "pkg/etcd/etcdv3", "pkg/etcd/move/files",
-	"pkg/etcd/snapshot", "pkg/etcd/watch", "pkg/gateway", "pkg/hub/webhook", "pkg/journal", "pkg/kube",
-	"pkg/migrate/live", "pkg/operator", "pkg/operator/agent", "pkg/pki", "pkg/policy/webhook",
+	"pkg/etcd/restore", "pkg/etcd/snapshot", "pkg/etcd/watch", "pkg/gateway", "pkg/hub/webhook", "pkg/journal",
+	"pkg/kube", "pkg/migrate/live", "pkg/operator", "pkg/operator/agent", "pkg/pki", "pkg/policy/webhook",
 	"pkg/preflight/host", "pkg/restart/cri", "pkg/transition/local", "pkg/transition/remote", "pkg/witness/statedir",
 }
 

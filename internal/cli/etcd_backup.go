@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcd/backup"
+	"github.com/kubefusion/fusionctl/pkg/etcd/restore"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -145,7 +146,7 @@ func runEtcdBackup(ctx context.Context, req etcdBackupRequest, streams Streams) 
 }
 
 type etcdRestoreRequest struct {
-	member backup.Member
+	member restore.Member
 	back   bool
 }
 

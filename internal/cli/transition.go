@@ -61,8 +61,8 @@ func newTransitionCmd(streams Streams) *cobra.Command {
 		Short: "Plan and apply the steps from one spec to another, with rollback",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTransitionPlanCmd(streams), newTransitionRunCmd(streams, false),
-		newTransitionRunCmd(streams, true),
+	cmd.AddCommand(newTransitionPlanCmd(streams), newTransitionRestoreCmd(streams),
+		newTransitionRunCmd(streams, false), newTransitionRunCmd(streams, true),
 		newTransitionStatusCmd(streams), newTransitionAcknowledgeCmd(streams), newTransitionAgentCmd(streams))
 	return cmd
 }

@@ -172,6 +172,8 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"transition status": {{steps}, {bad}},
 
 		"transition acknowledge": {{steps, "--yes"}, {bad, "--yes"}},
+		"transition restore": {{bad, "--from", "/b/20261124T013000Z"}, {good, "--from", "/b/20261124T013000Z"},
+			{good, "--from", "/" + evil + "/20261124T013000Z"}, {good, "--from", evil}},
 
 		"transition agent": {{"--lock", bad}, {evil}},
 		"version":          {{}, {evil}},

@@ -41,6 +41,7 @@ var writers = map[string][]string{
 	"transition undo":   {"journal", "snapshots", "lock"},
 	"transition status": {"journal"},
 
+	"transition restore":     {"out"},
 	"transition acknowledge": {"journal"},
 
 	// The modes of what these write are compared where it is written: pkg/operator/agent, pkg/transition/local,

@@ -408,4 +408,4 @@ func fusionctlPod(container map[string]any, volumes ...any) map[string]any {
 		"containers": []any{container}, "volumes": volumes}
 }
 
-var errNoBackup = errors.New("spec.backup is not set: its image and claim are what restores")
+var errNoBackup = errors.New("spec.backup is not set: it says where the backups are")

@@ -393,12 +393,17 @@ func driftOf(hosts map[string]*api.ControlPlaneHost) []string {
 // errSilent is wrapped when an agent does not take what it is to do.
 var errSilent = errors.New("its agent is silent")
 
-// agents names hosts whose agents are to be there before a transition begins.
-func (p *plane) agents(hosts map[string]*api.ControlPlaneHost) error {
-	if silent := p.silent(hosts); len(silent) > 0 {
-		return fmt.Errorf("the transition does not begin without its agents: %s", strings.Join(silent, "; "))
+// agents reports whether the agents of hosts are there, without which no transition begins; the status says which are
+// not.
+func (p *plane) agents(hosts map[string]*api.ControlPlaneHost) bool {
+	silent := p.silent(hosts)
+	if len(silent) == 0 {
+		return true
 	}
-	return nil
+	err := fmt.Errorf("the transition does not begin without its agents: %s", strings.Join(silent, "; "))
+	p.condition(api.ConditionProgressing, metav1.ConditionFalse, "AgentSilent", err.Error())
+	p.degraded("AgentSilent", err)
+	return false
 }
 
 // proceedOnHosts advances the open transition of a control plane on hosts.

@@ -167,10 +167,6 @@ func (p *plane) act(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	switch v := &p.verdict; {
-	case p.record.Runs == v.digest && p.restores() != "" && onHosts(v.target):
-		p.refuse("NoRestore", "the annotation "+api.AnnotationRestore+" is for stores that run as pods: fusionctl "+
-			"etcd restore puts back those of hosts")
-		return p.steady(ctx)
 	case p.record.Runs == v.digest && p.restores() != "":
 		return p.beginRestore(ctx, p.restores())
 	case p.record.Runs == v.digest:
@@ -254,9 +250,7 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	if hosts != nil {
-		if err := p.agents(hosts); err != nil {
-			p.condition(api.ConditionProgressing, metav1.ConditionFalse, "AgentSilent", err.Error())
-			p.degraded("AgentSilent", err)
+		if !p.agents(hosts) {
 			return p.Look * 5, nil
 		}
 		if err := p.relieve(ctx, hosts); err != nil {

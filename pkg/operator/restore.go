@@ -62,8 +62,7 @@ func (p *plane) beginRestore(ctx context.Context, name string) (time.Duration, e
 		p.refuse("NotRestored", why)
 		return p.steady(ctx)
 	}
-	id := strings.ToLower(p.Now().UTC().Format("20060102t150405z"))
-	t, err := transition.NewRestore(p.record.Plan, name, id)
+	t, err := p.restore(name)
 	if refused, ok := errors.AsType[*transition.RefusedError](err); ok {
 		p.refuse("NotRestored", strings.Join(refused.Reasons, "; "))
 		return p.steady(ctx)
@@ -73,12 +72,34 @@ func (p *plane) beginRestore(ctx context.Context, name string) (time.Duration, e
 		return 0, err
 	}
 	// No backup is made meanwhile, and none goes.
-	if _, err := p.applyBackup(ctx, v.file.Spec.Backup, true); err != nil {
+	if onHosts(v.target) {
+		hosts, err := p.hosts(ctx, p.object.Name, machines(p.record.Plan))
+		if err != nil {
+			p.degraded("Hosts", err)
+			return 0, err
+		}
+		if !p.agents(hosts) {
+			return p.Look * 5, nil
+		}
+		if err := p.relieve(ctx, hosts); err != nil {
+			return 0, err
+		}
+	} else if _, err := p.applyBackup(ctx, v.file.Spec.Backup, true); err != nil {
 		p.degraded("NotRestored", err)
 		return 0, err
 	}
 	p.record.Restored = name
 	return p.open(ctx, t, v.digest, p.record.Plan, p.record.target())
+}
+
+// restore is the transition to a backup, of pods or of hosts.
+func (p *plane) restore(name string) (transition.Transition, error) {
+	id := strings.ToLower(p.Now().UTC().Format("20060102t150405z"))
+	if target := p.record.target(); onHosts(target) {
+		return transition.NewRestoreOnHosts(transition.Setup{Plan: p.record.Plan, Target: target},
+			p.verdict.file.Spec.Backup.Directory, name, id)
+	}
+	return transition.NewRestore(p.record.Plan, name, id)
 }
 
 // member does what puts a member of a store back: a Job that has the volume of the member, and that of the backups.

@@ -192,17 +192,22 @@ func (b *builder) stores() {
 		}
 	}
 	b.joined()
-	b.start(Stores, anew, false)
-	for _, c := range anew {
-		if ready := b.ready(b.to.Plan, c.is.Component); len(ready) > 0 {
-			b.add(Step{Phase: Stores, Host: c.is.Component.Host, Title: "wait for " + c.is.Component.Name,
-				Do: &Action{Kind: RunChecks, Before: ready}})
-		}
-	}
+	b.startMembers(anew)
 	for _, m := range minors {
 		b.changeMinor(m, slices.DeleteFunc(b.changed(etcd), func(c change) bool {
 			return c.is == nil || c.was == nil || c.is.Component.Store != m.store.Name
 		}))
+	}
+}
+
+// startMembers starts all members before the first is waited for.
+func (b *builder) startMembers(members []change) {
+	b.start(Stores, members, false)
+	for _, c := range members {
+		if ready := b.ready(b.to.Plan, c.is.Component); len(ready) > 0 {
+			b.add(Step{Phase: Stores, Host: c.is.Component.Host, Title: "wait for " + c.is.Component.Name,
+				Do: &Action{Kind: RunChecks, Before: ready}})
+		}
 	}
 }
 

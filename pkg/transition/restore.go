@@ -7,24 +7,27 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// Member is a member of a store that runs as a pod of a cluster, as it is put back to a backup: what it had is kept in
-// its volume.
+// Member is a member of a store as it is put back to a backup: what it had is kept beside it. It is a pod of a cluster,
+// or runs on a host.
 type Member struct {
-	Namespace string `json:"namespace"`
+	Namespace string `json:"namespace,omitempty"` // of a pod
 	Store     string `json:"store"`
-	Backup    string `json:"backup"`  // its name
-	ID        string `json:"id"`      // of the restore: done again, it changes nothing
-	Pod       string `json:"pod"`     // the member's
-	Claim     string `json:"claim"`   // of its data
-	DataDir   string `json:"dataDir"` // in the pod
+	Backup    string `json:"backup"`          // its name
+	ID        string `json:"id"`              // of the restore: done again, it changes nothing
+	Pod       string `json:"pod,omitempty"`   // the member's; "" on a host
+	Claim     string `json:"claim,omitempty"` // of its data; "" on a host
+	DataDir   string `json:"dataDir"`         // in the pod, or on the host
 	PeerURL   string `json:"peerURL"`
-	Cluster   string `json:"cluster"` // NAME=PEERURL,... of every member
-	Token     string `json:"token"`   // of the cluster after the restore
+	Cluster   string `json:"cluster"`             // NAME=PEERURL,... of every member
+	Token     string `json:"token"`               // of the cluster after the restore
+	Name      string `json:"name,omitempty"`      // as etcd has it, on a host
+	Directory string `json:"directory,omitempty"` // of the backups, on the host
 }
 
 // Validate checks what NewRestore keeps to, of a member that was read from a file.
@@ -32,14 +35,39 @@ func (m *Member) Validate() error {
 	switch {
 	case m == nil:
 		return fmt.Errorf("names no member")
-	case !spec.IsLabel(m.Namespace) || !spec.IsLabel(m.Store) || !spec.IsLabel(m.ID) || !spec.IsLabel(m.Pod) ||
-		!spec.IsLabel(m.Claim) || m.Backup == "" || strings.ContainsAny(m.Backup, "/.$"):
+	case !spec.IsLabel(m.Namespace) || !spec.IsLabel(m.Pod) || !spec.IsLabel(m.Claim) || !m.named():
 		return fmt.Errorf("member %q of store %q, restore %q of %q: want names", m.Pod, m.Store, m.ID, m.Backup)
-	case !path.IsAbs(m.DataDir) || path.Clean(m.DataDir) != m.DataDir || m.DataDir == "/":
+	case !isDirectory(m.DataDir):
 		return fmt.Errorf("member %q: data directory %q: want an absolute and clean path", m.Pod, m.DataDir)
 	}
 	return nil
 }
+
+// onHost is Validate for NewRestoreOnHosts.
+func (m *Member) onHost() error {
+	switch {
+	case m == nil:
+		return fmt.Errorf("names no member")
+	case m.Namespace != "" || m.Pod != "" || m.Claim != "" || !spec.IsNodeName(m.Name) || !m.named():
+		return fmt.Errorf("member %q of store %q, restore %q of %q: want names", m.Name, m.Store, m.ID, m.Backup)
+	case !isDirectory(m.DataDir) || !isDirectory(m.Directory):
+		return fmt.Errorf("member %q: data directory %q, backups in %q: want absolute and clean paths", m.Name,
+			m.DataDir, m.Directory)
+	}
+	return nil
+}
+
+// named reports whether what every restore names is a name: paths are made of them.
+func (m *Member) named() bool {
+	return spec.IsLabel(m.Store) && spec.IsLabel(m.ID) && m.Backup != "" && !strings.ContainsAny(m.Backup, "/.$\x00\n")
+}
+
+func isDirectory(dir string) bool {
+	return path.IsAbs(dir) && path.Clean(dir) == dir && dir != "/" && !strings.ContainsRune(dir, 0)
+}
+
+// Snapshot is the file of the member's store in the backup, on its host.
+func (m *Member) Snapshot() string { return path.Join(m.Directory, m.Backup, m.Store+".db") }
 
 // NewRestore computes the steps that put the managed stores of a hosted plan back to a backup: everything that reads or
 // writes them stops, each member is put back, and everything starts. The way back puts back what the members had. The
@@ -96,6 +124,72 @@ func NewRestore(p *plan.Plan, backup, id string) (Transition, error) {
 	}
 	t.Hosts = []Host{{Name: plan.HostedName}}
 	return t, nil
+}
+
+// NewRestoreOnHosts computes the same for a plan on hosts. The backup is in a directory of the host of each member,
+// which is looked at before anything stops.
+//
+// Errors: *RefusedError, with every reason; what cannot be rendered.
+func NewRestoreOnHosts(s Setup, directory, backup, id string) (Transition, error) {
+	t := Transition{From: describe(s), To: "backup " + backup}
+	if reasons := refuseRestore(s.Plan); len(reasons) > 0 {
+		return t, &RefusedError{Reasons: reasons}
+	}
+	b := &builder{from: s, to: s, whole: s, disk: map[place]render.File{}, placed: map[place]bool{}}
+	parts, err := partsOf(s, b.disk)
+	if err != nil {
+		return t, err
+	}
+	var ends, begins []change
+	var members []*Member
+	for i := range parts {
+		ends, begins = append(ends, change{was: &parts[i]}), append(begins, change{is: &parts[i]})
+	}
+	b.changes = begins
+	for _, c := range b.changed(etcd) {
+		m := memberOnHost(s.Plan, c.is.Component, directory, backup, id)
+		members = append(members, m)
+		b.add(Step{Phase: Prepare, Host: c.is.Component.Host, Title: "backup " + backup + " of store " + m.Store +
+			" is there, and whole", Do: &Action{Kind: RunChecks, Before: []Check{{Kind: BackupIs, Member: m,
+			Hint: "copy the directory of the backup there from the host that made it, or mount what it lies on"}}}})
+	}
+	b.changes = ends
+	for _, of := range []func(*plan.Component) bool{gateway, joint, daemon(pair.Modern), daemon(pair.Legacy),
+		server(pair.Modern), server(pair.Legacy), etcd} {
+		b.stopAll(b.changed(of))
+	}
+	b.changes = begins
+	for n, c := range b.changed(etcd) {
+		do := restoringMember(members[n], RestoreMember)
+		b.add(Step{Phase: Stores, Host: c.is.Component.Host, Title: do.changes(), Do: do,
+			Undo: restoringMember(members[n], PutBackMember)})
+	}
+	b.startMembers(b.changed(etcd))
+	b.servers(pair.Legacy, Legacy)
+	b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
+	b.servers(pair.Modern, Modern)
+	b.start(ModernMgr, b.changed(daemon(pair.Modern)), true)
+	b.start(Joint, b.changed(joint), true)
+	b.start(Gateway, b.changed(gateway), true)
+	t.Steps = b.steps
+	for i := range t.Steps {
+		t.Steps[i].ID = fmt.Sprintf("%03d", i+1)
+	}
+	t.Hosts = hostsOf(t.Steps, s.Plan)
+	return t, nil
+}
+
+func memberOnHost(p *plan.Plan, c *plan.Component, directory, backup, id string) *Member {
+	m := &Member{Store: c.Store, Backup: backup, ID: id, Directory: directory, Token: c.Name + "-" + id,
+		DataDir: p.Store(c.Store).Managed.DataDir}
+	m.Name, _ = c.Arg("name")
+	m.PeerURL, _ = c.Arg("initial-advertise-peer-urls")
+	m.Cluster, _ = c.Arg("initial-cluster")
+	return m
+}
+
+func restoringMember(m *Member, kind Kind) *Action {
+	return &Action{Kind: kind, Member: m, After: []Check{{Kind: MemberIs, Member: m, Back: kind == PutBackMember}}}
 }
 
 // refuseRestore: what runs elsewhere would go on with what it read before.

@@ -260,6 +260,7 @@ const (
 	RolledOut   CheckKind = "rolled out"    // every pod of Workload is there as it is to be, and ready
 	NoPods      CheckKind = "no pods"       // of Workload
 	MemberIs    CheckKind = "member is"     // restored, or put Back
+	BackupIs    CheckKind = "backup is"     // there, on the host of Member, and whole
 	NodeRights  CheckKind = "node rights"   // the modern API server allows Node's kubelet what it needs
 	NodeReady   CheckKind = "node ready"    // for both sides, with a kubelet of Node.To, and heartbeats are seen
 	NodePods    CheckKind = "node pods"     // those recorded; what was predicted has restarted, and nothing else

@@ -60,7 +60,7 @@ var back = map[Kind][]Kind{PutFile: {PutFile, RemoveFile}, RemoveFile: {PutFile}
 	ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet},
 	HandOver: {HandBack}, CopyRoles: {RemoveRoles, CopyRoles}, RemoveRoles: {CopyRoles}, RaiseStore: {LowerStore},
 	LowerStore: {RaiseStore}, ClearEndpoints: {ClearEndpoints}, AddRanges: {RemoveRanges}, AddMember: {RemoveMember},
-	PromoteMember: {RemoveMember}, RemoveMember: {AddMember, PromoteMember}}
+	PromoteMember: {RemoveMember}, RemoveMember: {AddMember, PromoteMember}, RestoreMember: {PutBackMember}}
 
 // aboutNodes are the checks that are about a node.
 var aboutNodes = []CheckKind{NodeRights, NodeReady, NodePods, Budgets}
@@ -108,6 +108,8 @@ func (a *Action) object() string {
 		return a.Joining.Store.Name + "/" + a.Joining.Name
 	case a.Ranges != nil:
 		return strings.Join(a.Ranges.CIDRs, ",")
+	case a.Member != nil:
+		return a.Member.Store + "/" + a.Member.Name + " " + a.Member.ID
 	}
 	return a.Unit
 }
@@ -153,6 +155,10 @@ func (a *Action) changes() string {
 		return "remove " + a.Joining.Name + " from store " + a.Joining.Store.Name
 	case SetDataAside:
 		return "set the data of " + a.Joining.Name + " aside"
+	case RestoreMember:
+		return "restore " + a.Member.Name + " of store " + a.Member.Store + " from backup " + a.Member.Backup
+	case PutBackMember:
+		return "put " + a.Member.Name + " of store " + a.Member.Store + " back to what it had"
 	case ClearEndpoints:
 		return "clear the endpoints of the service kubernetes"
 	case AddRanges:
@@ -254,6 +260,10 @@ func (a *Action) validate() error {
 		if err := a.Joining.validate(); err != nil {
 			return err
 		}
+	case RestoreMember, PutBackMember:
+		if err := a.Member.onHost(); err != nil {
+			return err
+		}
 	case ClearEndpoints:
 		if err := a.Masters.validate(); err != nil {
 			return err
@@ -303,6 +313,7 @@ func (a *Action) validate() error {
 			c.Kind == NothingLeft && c.Left == nil || c.Kind == MastersAre && c.Masters.validate() != nil ||
 			c.Kind == RangesAdded && c.Ranges.validate() != nil || c.Kind == Works && len(c.Asked) == 0 ||
 			(c.Kind == MayGo || c.Kind == Adopted) && c.Objects.validate() != nil ||
+			(c.Kind == MemberIs || c.Kind == BackupIs) && c.Member.onHost() != nil ||
 			c.Kind == Defined && (c.Objects.validate() != nil || len(c.Asked) != 2)
 		if c.Kind == FileIs && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) || incomplete {
 			return fmt.Errorf("check %q of %q: is incomplete", c.Kind, c.Path)

@@ -1,5 +1,4 @@
-// Package backup saves the stores of a control plane into a directory, verifies what it saved, and puts members of a
-// store back to it.
+// Package backup saves the stores of a control plane into a directory, and verifies what it saved.
 package backup
 
 import (
@@ -15,11 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd/restore"
 	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 	"github.com/kubefusion/fusionctl/pkg/etcd/snapshot"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -61,8 +59,7 @@ type Store struct {
 
 const (
 	nameLayout = "20060102T150405Z" // of a backup: its time in UTC
-	recordFile = "backup.json"      // in its directory, which is a backup by that
-	lockFile   = ".lock"
+	recordFile = restore.RecordFile // in its directory, which is a backup by that
 )
 
 var (
@@ -76,12 +73,9 @@ func IsName(name string) bool { return names.MatchString(name) }
 // partialOf is the name of a backup that is not whole: it is being made, or removed.
 func partialOf(name string) string { return "." + name + ".partial" }
 
-// ErrBusy is wrapped when another process makes a backup in the same directory.
-var ErrBusy = errors.New("another process makes a backup there")
-
 // Save saves the stores into a directory of their own below dir, reads what it saved to its end, as etcd check does,
 // and removes the oldest backups but keep. The backups that were there stay when the new one is not whole. Errors:
-// ErrBusy, wrapped; *local.IncompleteError, where a snapshot cannot be read.
+// restore.ErrBusy, wrapped; *local.IncompleteError, where a snapshot cannot be read.
 func Save(ctx context.Context, s Source, dir string, keep int, now time.Time) (b *Backup, kept []string, err error) {
 	if keep < 1 {
 		return nil, nil, fmt.Errorf("%d backups are to be kept: want at least one", keep)
@@ -98,7 +92,7 @@ func Save(ctx context.Context, s Source, dir string, keep int, now time.Time) (b
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
-	release, err := lock(dir)
+	release, err := restore.Lock(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,7 +135,7 @@ func (b *Backup) fill(ctx context.Context, s Source, partial string) error {
 	r := record{Backup: b, SHA256: map[string]string{}}
 	for _, store := range b.Stores {
 		file := snapshotIn(partial, store.Name)
-		if r.SHA256[filepath.Base(file)], err = digest(ctx, file); err != nil {
+		if r.SHA256[filepath.Base(file)], err = restore.Digest(ctx, file); err != nil {
 			return err
 		}
 	}
@@ -189,29 +183,6 @@ func verify(ctx context.Context, s Source, dir string) (list []Store, summary fi
 }
 
 func snapshotIn(dir, store string) string { return filepath.Join(dir, store+".db") }
-
-// lock makes the directory, and keeps others from it.
-func lock(dir string) (release func(), err error) {
-	if err := filetree.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() || info.Mode().Perm()&0o002 != 0 { // what lies there is restored one day
-		return nil, fmt.Errorf("%s: has mode %s: want a directory into which other users cannot write", dir,
-			info.Mode())
-	}
-	held, err := fileutil.TryLockFile(filepath.Join(dir, lockFile), os.O_WRONLY|os.O_CREATE, 0o600)
-	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, fmt.Errorf("%s: %w", dir, ErrBusy)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return func() { held.Close() }, nil
-}
 
 // removePartials removes what a process left that was killed.
 func removePartials(dir string) error {

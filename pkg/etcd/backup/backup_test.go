@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/internal/storetest"
+	"github.com/kubefusion/fusionctl/pkg/etcd/restore"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition/local"
 )
@@ -83,7 +82,7 @@ func TestOldBackupsGo(t *testing.T) {
 	for _, e := range entries {
 		there = append(there, e.Name())
 	}
-	want := slices.Sorted(slices.Values(append(append([]string{lockFile}, others...), names[:2]...)))
+	want := slices.Sorted(slices.Values(append(append([]string{".lock"}, others...), names[:2]...)))
 	if !slices.Equal(there, want) {
 		t.Errorf("there are %q, want %q", there, want)
 	}
@@ -136,12 +135,12 @@ func TestDamagedSnapshotsAreFound(t *testing.T) {
 	if _, _, err := verify(t.Context(), w.Source, in); !errors.As(err, &incomplete) {
 		t.Errorf("one bit is another: %v", err)
 	}
-	m := Member{DataDir: t.TempDir(), ID: "x", Snapshot: file, Name: "default", PeerURL: "http://127.0.0.1:1",
+	m := restore.Member{DataDir: t.TempDir(), ID: "x", Snapshot: file, Name: "default", PeerURL: "http://127.0.0.1:1",
 		Cluster: "default=http://127.0.0.1:1", Token: "x"}
 	if err := m.Restore(t.Context()); err == nil {
 		t.Error("a damaged snapshot is restored")
 	}
-	if left, err := os.ReadDir(m.DataDir); err != nil || len(left) != 1 || left[0].Name() != lockFile {
+	if left, err := os.ReadDir(m.DataDir); err != nil || len(left) != 1 || left[0].Name() != ".lock" {
 		t.Errorf("%v is left, %v", left, err)
 	}
 }
@@ -153,8 +152,8 @@ func TestChangedBackupsAreNotRestored(t *testing.T) {
 	other, _ := w.save(t, 2)
 	in, file := filepath.Join(w.dir, b.Name), filepath.Join(w.dir, b.Name, "core.db")
 	restore := func() error {
-		m := Member{DataDir: t.TempDir(), ID: "x", Snapshot: file, Name: "default", PeerURL: "http://127.0.0.1:1",
-			Cluster: "default=http://127.0.0.1:1", Token: "x"}
+		m := restore.Member{DataDir: t.TempDir(), ID: "x", Snapshot: file, Name: "default",
+			PeerURL: "http://127.0.0.1:1", Cluster: "default=http://127.0.0.1:1", Token: "x"}
 		return m.Restore(t.Context())
 	}
 	if err := restore(); err != nil {
@@ -215,7 +214,7 @@ func TestBackupsAreKeptWhereNobodyElseWrites(t *testing.T) {
 		t.Skip("only root gives a directory away")
 	}
 	elsewhere := filepath.Join(t.TempDir(), "made") // by whom the lock leads there
-	if err := os.Symlink(elsewhere, filepath.Join(dir, lockFile)); err != nil {
+	if err := os.Symlink(elsewhere, filepath.Join(dir, ".lock")); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := Save(t.Context(), Source{}, dir, 1, time.Now()); err == nil || !strings.Contains(err.Error(),
@@ -243,109 +242,12 @@ func TestSnapshotsStayInTheirDirectory(t *testing.T) {
 // TestOneBackupAtATime: a second process is told so.
 func TestOneBackupAtATime(t *testing.T) {
 	w := newWorld(t)
-	release, err := lock(w.dir)
+	release, err := restore.Lock(w.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	if _, _, err := Save(t.Context(), w.Source, w.dir, 1, w.now); !errors.Is(err, ErrBusy) {
+	if _, _, err := Save(t.Context(), w.Source, w.dir, 1, w.now); !errors.Is(err, restore.ErrBusy) {
 		t.Errorf("%v", err)
-	}
-}
-
-// TestAMemberIsPutBack: the member has what it had when the backup was made, at a revision that no client has seen, and
-// an older one is compacted; put back, it has what it had before. Both can be repeated, and be killed at every rename.
-func TestAMemberIsPutBack(t *testing.T) {
-	w := newWorld(t)
-	s := w.servers["core"]
-	get := func(key string) (string, int64) {
-		t.Helper()
-		answer, err := s.Client(t).Get(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(answer.Kvs) == 0 {
-			return "", answer.Header.Revision
-		}
-		return string(answer.Kvs[0].Value), answer.Header.Revision
-	}
-	s.Put(t, map[string][]byte{"/registry/of": []byte("before")})
-	b, _ := w.save(t, 1)
-	s.Put(t, map[string][]byte{"/registry/of": []byte("after")})
-	_, seen := get("/registry/of")
-	peer := "http://127.0.0.1:0"
-	m := Member{DataDir: s.Dir, ID: "a", Snapshot: filepath.Join(w.dir, b.Name, "core.db"), Name: "default",
-		PeerURL: peer, Cluster: "default=" + peer, Token: "core-a"}
-	if err := m.Restore(t.Context()); err == nil {
-		t.Fatal("restored below a running etcd")
-	}
-	s.Stop()
-	for range 2 {
-		if err := m.Restore(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.Restart(t)
-	value, revision := get("/registry/of")
-	if value != "before" || revision < seen+revisionBump/2 {
-		t.Errorf("%q at %d, and clients have seen %d", value, revision, seen)
-	}
-	_, err := s.Client(t).Get(t.Context(), "/registry/of", clientv3.WithRev(seen))
-	if err == nil || !strings.Contains(err.Error(), "compacted") {
-		t.Errorf("an old revision is read: %v", err)
-	}
-	s.Stop()
-	for range 2 {
-		if err := m.PutBack(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.Restart(t)
-	if value, revision := get("/registry/of"); value != "after" || revision < seen || revision > seen+1000 {
-		t.Errorf("put back: %q at %d, and it was at %d", value, revision, seen)
-	}
-	s.Stop()
-	// Killed between its two renames, it goes on, or back.
-	for _, back := range []bool{true, false} {
-		m.ID = map[bool]string{true: "b", false: "c"}[back]
-		if err := m.stage(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(m.member(), m.before()); err != nil {
-			t.Fatal(err)
-		}
-		want := "before"
-		if err = m.Restore(t.Context()); back {
-			want = "after"
-			err = errors.Join(err, m.PutBack())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Restart(t)
-		if value, _ := get("/registry/of"); value != want {
-			t.Errorf("killed, and back %t: %q, want %q", back, value, want)
-		}
-		s.Stop()
-	}
-}
-
-// TestAnEmptyMemberIsRestored, as one whose volume is a new one, and put back has nothing again.
-func TestAnEmptyMemberIsRestored(t *testing.T) {
-	w := newWorld(t)
-	b, _ := w.save(t, 1)
-	m := Member{DataDir: t.TempDir(), ID: "a", Snapshot: filepath.Join(w.dir, b.Name, "modern.db"), Name: "m-0",
-		PeerURL: "http://127.0.0.1:1", Cluster: "m-0=http://127.0.0.1:1,m-1=http://127.0.0.1:2", Token: "m"}
-	if err := m.Restore(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(m.member(), "snap", "db")); err != nil {
-		t.Error(err)
-	}
-	if err := m.PutBack(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(m.member()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("it has something: %v", err)
 	}
 }

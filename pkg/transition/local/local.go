@@ -122,6 +122,10 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return addRanges(ctx, a.Ranges)
 	case transition.RemoveRanges:
 		return removeRanges(ctx, a.Ranges)
+	case transition.RestoreMember:
+		return stoppedMember(a.Member).Restore(ctx)
+	case transition.PutBackMember:
+		return stoppedMember(a.Member).PutBack()
 	case transition.ByHand:
 		return h.ByHand(a.Text)
 	}
@@ -291,6 +295,10 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return silent(ctx, c.Addresses)
 	case transition.NoData:
 		return noData(c.Path)
+	case transition.MemberIs:
+		return stoppedMember(c.Member).Is(c.Back)
+	case transition.BackupIs:
+		return backupIs(ctx, c.Member)
 	case transition.MayComeBack:
 		return mayComeBack(ctx, c.Members)
 	case transition.Beats:

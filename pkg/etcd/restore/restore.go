@@ -1,4 +1,5 @@
-package backup
+// Package restore puts members of a store back to a snapshot, and to what they had before.
+package restore
 
 import (
 	"context"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	etcdsnapshot "go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
 
@@ -82,15 +84,7 @@ func (m *Member) stage(ctx context.Context) error {
 	if err := os.RemoveAll(m.staging()); err != nil {
 		return err
 	}
-	file, err := snapshot.Open(m.Snapshot)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if err := file.VerifyHash(ctx); err != nil {
-		return err
-	}
-	if err := unchanged(ctx, m.Snapshot); err != nil {
+	if err := Verify(ctx, m.Snapshot); err != nil {
 		return err
 	}
 	if err := etcdsnapshot.NewV3(zap.NewNop()).Restore(etcdsnapshot.RestoreConfig{
@@ -101,6 +95,37 @@ func (m *Member) stage(ctx context.Context) error {
 		return err
 	}
 	return private(m.staging())
+}
+
+// Verify reads a snapshot to its end, and compares it with the hash that it ends with, and with the record of its
+// backup.
+func Verify(ctx context.Context, file string) error {
+	s, err := snapshot.Open(file)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.VerifyHash(ctx), s.Close()); err != nil {
+		return err
+	}
+	return unchanged(ctx, file)
+}
+
+// Is returns nil when the member has what was restored; back: when it has what it had before.
+func (m *Member) Is(back bool) error {
+	kept, err := isThere(m.before())
+	if err != nil {
+		return err
+	}
+	has, err := isThere(m.member())
+	switch {
+	case err != nil:
+		return err
+	case back && kept:
+		return fmt.Errorf("%s: has what was restored by %s, want what it had before", m.DataDir, m.ID)
+	case !back && (!kept || !has):
+		return fmt.Errorf("%s: has nothing that was restored by %s", m.DataDir, m.ID)
+	}
+	return nil
 }
 
 // private makes files their owner's alone: etcd writes some with what the umask leaves.
@@ -155,7 +180,7 @@ func (m *Member) PutBack() error {
 
 // stopped makes sure that no etcd uses the data, and keeps one from it.
 func (m *Member) stopped() (release func(), err error) {
-	release, err = lock(m.DataDir)
+	release, err = Lock(m.DataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -181,4 +206,33 @@ func isThere(name string) (bool, error) {
 func isEmpty(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	return len(entries) == 0, err
+}
+
+const lockFile = ".lock"
+
+// ErrBusy is wrapped when another process is at work in the same directory.
+var ErrBusy = errors.New("another process is at work there")
+
+// Lock makes the directory, and keeps others from it. Errors: ErrBusy, wrapped; a directory into which other users can
+// write.
+func Lock(dir string) (release func(), err error) {
+	if err := filetree.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o002 != 0 { // what lies there is restored one day
+		return nil, fmt.Errorf("%s: has mode %s: want a directory into which other users cannot write", dir,
+			info.Mode())
+	}
+	held, err := fileutil.TryLockFile(filepath.Join(dir, lockFile), os.O_WRONLY|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, fmt.Errorf("%s: %w", dir, ErrBusy)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() { held.Close() }, nil
 }
