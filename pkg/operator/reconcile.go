@@ -234,6 +234,9 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 		if len(p.without) > 0 {
 			without = ", without " + prose.First(p.without, mostNamed) + ", lost for good,"
 		}
+		if said := p.object.Annotations[api.AnnotationApprove]; said != "" { // used before, or wrong
+			without += fmt.Sprintf(" (the annotation says %q, and approves another transition)", cut(said, 80))
+		}
 		p.condition(api.ConditionProgressing, metav1.ConditionFalse, reasonApproval, fmt.Sprintf(
 			"%d steps to plan %s%s need approval: kubectl annotate --overwrite %s %s %s=%s", len(t.Steps), v.digest,
 			without, api.Short, p.object.Name, api.AnnotationApprove, p.record.approval(v.digest, p.without)))
