@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,43 +94,76 @@ func messageOf(s *api.Status, kind string) string {
 	return ""
 }
 
-// goesOn waits until the control plane runs, or waits for a person. Agent and operator are killed on the way.
-func (f *nodesPair) goesOn(m *management, o *operator, name string) (s api.Status) {
+// agentDeaths are killed in turn, those that run: the operator, the agent, and what the control plane has.
+var agentDeaths = []string{"fusionctl-agent", "etcd-modern", "operator", "kube-apiserver-modern", "fusionctl-agent",
+	"kube-apiserver", "kube-controller-manager-modern", "operator", "etcd", "fusionctl-controllers"}
+
+// deaths are what was killed.
+type deaths struct {
+	turn int
+	of   map[string]int
+}
+
+// next kills the next one of those that run.
+func (d *deaths) next(f *nodesPair, o *operator) {
 	f.t.Helper()
-	kills, ended := 0, false
-	for last := -1; !ended; {
+	for range agentDeaths {
+		who := agentDeaths[d.turn%len(agentDeaths)]
+		d.turn++
+		if who == "operator" {
+			o.kill()
+			o.start()
+		} else if _, err := f.nodes[0].Run(f.t.Context(), "sh", "-c", "systemctl is-active --quiet "+who+
+			" && systemctl kill --signal=KILL "+who); err != nil {
+			continue
+		}
+		d.of[who]++
+		return
+	}
+}
+
+// goesOn waits until the control plane runs, or waits for a person. At each step something is killed.
+func (f *nodesPair) goesOn(m *management, o *operator, d *deaths, name string) (s api.Status) {
+	f.t.Helper()
+	f.dies(m, o, d, name, func(now *api.Status) bool {
+		s = *now
+		ready := strings.HasPrefix(messageOf(&s, api.ConditionReady), "Ready: ")
+		return s.Phase == api.Waiting || s.Phase == api.Running && s.Runs == s.Plan && s.Transition == nil && ready
+	})
+	return s
+}
+
+// dies kills something at each step of a transition, forth and back, until it has ended.
+func (f *nodesPair) dies(m *management, o *operator, d *deaths, name string, ended func(*api.Status) bool) {
+	f.t.Helper()
+	before, start := d.turn, time.Now()
+	for last := ""; ; {
+		over := false
 		f.Eventually("the transition of "+name+" goes on", func(context.Context) error {
-			s = m.statusOf(name)
-			ready := strings.HasPrefix(messageOf(&s, api.ConditionReady), "Ready: ")
-			ended = s.Phase == api.Waiting || s.Phase == api.Running && s.Runs == s.Plan && s.Transition == nil && ready
-			if t := s.Transition; ended || t != nil && t.Done != last {
+			s := m.statusOf(name)
+			over = ended(&s)
+			if t := s.Transition; over || t != nil && last != fmt.Sprint(t.Back, t.Done) {
+				if !over {
+					last = fmt.Sprint(t.Back, t.Done)
+				}
 				return nil
 			}
 			return fmt.Errorf("%s, %+v: %s; %s", s.Phase, s.Transition, messageOf(&s, api.ConditionProgressing),
 				messageOf(&s, api.ConditionDegraded))
 		})
-		if ended {
-			break
+		if over {
+			f.t.Logf("%s goes on after %d turns of killing, %s", name, d.turn-before,
+				time.Since(start).Round(time.Second))
+			return
 		}
-		last = s.Transition.Done
-		switch {
-		case last%7 == 3:
-			o.kill()
-			o.start()
-			kills++
-		case last%2 == 0:
-			f.run("systemctl", "kill", "-s", "KILL", "fusionctl-agent")
-			kills++
-		}
+		d.next(f, o)
 	}
-	f.t.Logf("%s is %s after %d kills", name, s.Phase, kills)
-	return s
 }
 
 // TestAgentOnARealHost: a control plane that runs as units of systemd, with pods, goes into fusion as an object of a
 // management cluster, through the agent of its host, which has a certificate of its own and no rights but those of its
-// host. Both are killed on the way. What others change on the host is put back; an edit is carried out, and one that
-// does not start goes back by itself; no pod is touched.
+// host. What others change on the host is put back; a backup is restored; an edit is carried out, and one that does not
+// start goes back by itself. At each step one of them is killed, or a component. No pod is touched.
 func TestAgentOnARealHost(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
@@ -168,7 +202,8 @@ func TestAgentOnARealHost(t *testing.T) {
 		m.ok("", "certificate", "approve", request)
 
 		// What is done by hand: permissions of the joint controllers.
-		s := f.goesOn(m, o, name)
+		died := &deaths{of: map[string]int{}}
+		s := f.goesOn(m, o, died, name)
 		progress := messageOf(&s, api.ConditionProgressing)
 		_, word, found := strings.Cut(progress, api.AnnotationDone+"=")
 		if s.Phase != api.Waiting || !found || !strings.Contains(progress, "allow user fusionctl-controllers") {
@@ -177,7 +212,7 @@ func TestAgentOnARealHost(t *testing.T) {
 		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f", filepath.Join(tree, "legacy-access.yaml"))
 		m.ok("", "annotate", "--overwrite", "fcp", name, api.AnnotationDone+"="+word)
 		m.awaits(name, ".status.phase", "Progressing")
-		if s = f.goesOn(m, o, name); s.Phase != api.Running {
+		if s = f.goesOn(m, o, died, name); s.Phase != api.Running {
 			t.Fatalf("%s: %s", s.Phase, messageOf(&s, api.ConditionProgressing))
 		}
 		f.deploy(pair.Modern, "modern", 2, serves())
@@ -244,6 +279,8 @@ func TestAgentOnARealHost(t *testing.T) {
 		if backup != "backup.json\ncore.db\nmodern.db\n" && backup != "backup.json\netcd.db\nmodern.db\n" {
 			t.Errorf("the backup has %q", backup)
 		}
+		f.goesBackTo(m, o, died, name)
+		f.same(before, "after a restore")
 
 		// An edit, and one whose server does not start.
 		edit := func(modern string) {
@@ -252,7 +289,7 @@ func TestAgentOnARealHost(t *testing.T) {
 		had := len(m.statusOf(name).History) // the newest is the first: others may be of what was put back
 		edit(`{"apiServer":{"extraArgs":[{"name":"v","value":"3"}]}}`)
 		f.Eventually("the edit is carried out", func(context.Context) error {
-			if s = f.goesOn(m, o, name); len(s.History) <= had {
+			if s = f.goesOn(m, o, died, name); len(s.History) <= had {
 				return fmt.Errorf("%s: %s", s.Phase, messageOf(&s, api.ConditionProgressing))
 			}
 			return nil
@@ -267,21 +304,18 @@ func TestAgentOnARealHost(t *testing.T) {
 		}
 		good := s.Runs
 		o.kill()
-		o.start("--step-limit", "90s")
+		o.args = append(o.args, "--step-limit", "90s")
+		o.start()
 		for _, program := range []string{"kube-apiserver", "kube-controller-manager"} {
 			file := "/opt/kubernetes/1.36.9/bin/" + program
 			must(t, f.nodes[0].WriteFile(file, []byte("#!/bin/sh\nexit 1\n"), 0o755))
 		}
 		m.ok("", "patch", "fcp", name, "--type=merge", "-p", `{"spec":{"programs":[],"modern":{"version":"1.36.9"}}}`)
 		start := time.Now()
-		f.Eventually("the bad upgrade goes back", func(context.Context) error {
-			s = m.statusOf(name)
-			if len(s.History) < 3 || s.History[0].Error == "" || // what it says of that comes with its next look
-				!strings.Contains(messageOf(&s, api.ConditionDegraded), "WentBack") {
-				return fmt.Errorf("%s, %+v: %s; %s", s.Phase, s.Transition, messageOf(&s, api.ConditionProgressing),
-					messageOf(&s, api.ConditionDegraded))
-			}
-			return nil
+		f.dies(m, o, died, name, func(now *api.Status) bool {
+			s = *now // what it says of that comes with its next look
+			return len(s.History) > 3 && s.History[0].Error != "" &&
+				strings.Contains(messageOf(&s, api.ConditionDegraded), "WentBack")
 		})
 		t.Logf("it went back after %s: %s", time.Since(start).Round(time.Second), s.History[0].Error)
 		if s.Runs != good {
@@ -293,9 +327,59 @@ func TestAgentOnARealHost(t *testing.T) {
 		})
 		f.awaitReady("modern", 2)
 		f.same(before, "after a bad upgrade went back")
+		t.Logf("killed: %v", died.of)
+		for _, who := range agentDeaths {
+			if died.of[who] == 0 {
+				t.Errorf("%s was never killed", who)
+			}
+		}
 		provedOnNodes(t, "1.15.12", "1.36.3",
 			"a cluster whose control plane runs as units of systemd goes into fusion as an object of a management "+
 				"cluster, through the agent of its host: its pods have the UIDs, containers and restart counts that "+
-				"they had; an upgrade that does not start goes back by itself")
+				"they had; its stores go back to a backup; an upgrade that does not start goes back by itself; at each "+
+				"step operator, agent, a store, an API server or a controller is killed")
 	}, fusionctlEnv)
+}
+
+// goesBackTo has the control plane go back to a backup: what was written since is gone, and nothing else.
+func (f *nodesPair) goesBackTo(m *management, o *operator, d *deaths, name string) {
+	t := f.t
+	t.Helper()
+	since := time.Now() // everything of before is in the next backup
+	backup := ""
+	f.Eventually("a backup is made", func(context.Context) error {
+		if b := m.statusOf(name).Backup; b != nil && b.Last != nil && b.Last.At.After(since) {
+			backup = b.Last.Name
+			return nil
+		}
+		return fmt.Errorf("there is none of after %s", since)
+	})
+	pods, err := f.pods(t.Context(), "modern")
+	must(t, err)
+	deployments := func() string {
+		return f.kubectlMust(pair.Modern, "--namespace=demo", "get", "deployments", "-o",
+			"jsonpath={.items[*].metadata.name} {.items[*].metadata.annotations.after}")
+	}
+	was := deployments()
+	f.kubectlMust(pair.Modern, "--namespace=demo", "annotate", "deployment", "modern", "after=backup")
+	had := len(m.statusOf(name).History)
+	m.ok("", "annotate", "--overwrite", "fcp", name, api.AnnotationRestore+"="+backup)
+	f.dies(m, o, d, name, func(s *api.Status) bool {
+		return len(s.History) > had && s.Transition == nil &&
+			strings.HasPrefix(messageOf(s, api.ConditionReady), "Ready: ")
+	})
+	if past := m.statusOf(name).History[0]; past.To != "backup "+backup || past.Error != "" {
+		t.Fatalf("the history is %+v", past)
+	}
+	f.run("fusionctl", "controllers", "acknowledge", "--state-dir", "/var/lib/fusionctl-controllers", "--why",
+		"restored "+backup, "--yes")
+	if is := deployments(); is != was {
+		t.Errorf("after the restore there is %q, want %q", is, was)
+	}
+	f.awaitReady("modern", 2)
+	again, err := f.pods(t.Context(), "modern")
+	must(t, err)
+	if !maps.Equal(seenContainers(again), seenContainers(pods)) {
+		t.Errorf("the pods are %v, were %v", seenContainers(again), seenContainers(pods))
+	}
 }

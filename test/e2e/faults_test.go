@@ -189,16 +189,23 @@ func soonEvicted() object {
 // started are the containers of all pods, by pod and UID, with the number of their restarts.
 func (f *nodesPair) started() map[string]string {
 	f.t.Helper()
-	containers := map[string]string{}
+	var containers map[string]string
 	f.Eventually("listing pods", func(ctx context.Context) error {
 		pods, err := f.pods(ctx, "")
-		for _, p := range pods {
-			for _, c := range p.Status.ContainerStatuses {
-				containers[p.Metadata.Name+" "+p.Metadata.UID] = fmt.Sprintf("%s %d", c.ContainerID, c.RestartCount)
-			}
-		}
+		containers = seenContainers(pods)
 		return err
 	})
+	return containers
+}
+
+// seenContainers are the containers of pods, by name and UID, and how often each has restarted.
+func seenContainers(pods []seenOnNode) map[string]string {
+	containers := map[string]string{}
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
+			containers[p.Metadata.Name+" "+p.Metadata.UID] = fmt.Sprintf("%s %d", c.ContainerID, c.RestartCount)
+		}
+	}
 	return containers
 }
 
