@@ -336,8 +336,8 @@ func TestAgentOnARealHost(t *testing.T) {
 		provedOnNodes(t, "1.15.12", "1.36.3",
 			"a cluster whose control plane runs as units of systemd goes into fusion as an object of a management "+
 				"cluster, through the agent of its host: its pods have the UIDs, containers and restart counts that "+
-				"they had; its stores go back to a backup; an upgrade that does not start goes back by itself; at each "+
-				"step operator, agent, a store, an API server or a controller is killed")
+				"they had; its stores go back to a backup; an upgrade that does not start goes back by itself; at "+
+				"each step operator, agent, a store, an API server or a controller is killed")
 	}, fusionctlEnv)
 }
 

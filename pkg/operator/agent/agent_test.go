@@ -397,8 +397,9 @@ func TestAPlaneOnHosts(t *testing.T) {
 				!strings.HasPrefix(word, f.Status.Plan) {
 				t.Errorf("approved with %q, and it waits for %q, %v", approved, word, err)
 			}
-			if c := meta.FindStatusCondition(f.Status.Conditions, api.ConditionProgressing); !strings.Contains(c.Message,
-				fmt.Sprintf("(the annotation says %q, and approves another transition)", approved)) {
+			c := meta.FindStatusCondition(f.Status.Conditions, api.ConditionProgressing)
+			if !strings.Contains(c.Message, fmt.Sprintf("(the annotation says %q, and approves another transition)",
+				approved)) {
 				t.Errorf("of an approval that was used nothing is said: %s", c.Message)
 			}
 			// One that was given and not used is from the plan that ran then.
