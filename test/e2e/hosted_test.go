@@ -59,7 +59,11 @@ type hostedRig struct {
 	node  *rig.Node
 	admin *rig.Client
 	keys  string // file of the Secret with the keys of a control plane, that a person keeps beside its backups
+	turn  int    // of hostedDeaths
 }
+
+// hostedDeaths are killed in turn, those that run.
+var hostedDeaths = []string{"etcd-modern", "operator", "kube-apiserver-modern", "etcd-core", "kube-apiserver"}
 
 func startHosted(t *testing.T) *hostedRig {
 	t.Helper()
@@ -194,6 +198,23 @@ func (h *hostedRig) killLeader() {
 	}
 }
 
+// killNext kills the operator, or the pods of a component, in turn.
+func (h *hostedRig) killNext(plane string) {
+	h.t.Helper()
+	for range hostedDeaths {
+		who := hostedDeaths[h.turn%len(hostedDeaths)]
+		h.turn++
+		if who == "operator" {
+			h.killLeader()
+			return
+		}
+		if h.ok("", "--namespace", plane, "delete", "pod", "-l", "app.kubernetes.io/name="+who, "--grace-period=0",
+			"--force", "--wait=false", "--ignore-not-found", "-o", "name") != "" {
+			return
+		}
+	}
+}
+
 // killedAt kills the operator when so many steps of a transition are done.
 func (h *hostedRig) killedAt(name string, steps int) {
 	h.t.Helper()
@@ -236,7 +257,18 @@ func (h *hostedRig) awaits(name, condition, says string) {
 }
 
 // runs waits until a control plane is what its spec says, and ready.
-func (h *hostedRig) runs(name string) (s api.Status) {
+func (h *hostedRig) runs(name string) api.Status {
+	h.t.Helper()
+	return h.goesOn(name, func() {})
+}
+
+// dies does the same, and kills something at each step.
+func (h *hostedRig) dies(name string) api.Status {
+	h.t.Helper()
+	return h.goesOn(name, func() { h.killNext(name) })
+}
+
+func (h *hostedRig) goesOn(name string, atStep func()) (s api.Status) {
 	h.t.Helper()
 	start, ended := time.Now(), false
 	for done := ""; !ended; { // on a busy machine all steps together take long
@@ -252,6 +284,9 @@ func (h *hostedRig) runs(name string) (s api.Status) {
 			}
 			return err
 		})
+		if s.Transition != nil {
+			atStep()
+		}
 	}
 	h.t.Logf("%s runs after %s", name, time.Since(start).Round(100*time.Millisecond))
 	return s
@@ -366,8 +401,8 @@ func (h *hostedRig) has(users map[pair.Side]*rig.Client, names ...string) {
 // TestHostedOnRealNodes: in a management cluster with a node, two objects become control planes, one of them with three
 // pods of everything. Clients of both sides use them; an edit of the modern version upgrades them, also over minors;
 // an impossible one is refused, and one that does not start goes back by itself. Pods and Secrets that are lost come
-// back, and members that lost their volumes are reported. The operator is killed on the way. On request, a control
-// plane that was deleted comes back from its backup: three servers of everything start once more.
+// back, and members that lost their volumes are reported. At each step of one of them the operator is killed, or a pod.
+// On request, a control plane that was deleted comes back from its backup: three servers of everything start once more.
 func TestHostedOnRealNodes(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
@@ -375,8 +410,7 @@ func TestHostedOnRealNodes(t *testing.T) {
 		h.installChart()
 		h.ok("", "apply", "--server-side", "-f", hostedExample)
 		h.ok(members, "apply", "--server-side", "-f", "-")
-		h.killedAt("hosted", 2)
-		h.runs("hosted")
+		h.dies("hosted")
 		h.runs("members")
 		one, three := h.users("hosted", "platform:developers"), h.users("members", "developers")
 		h.isFused(one)
@@ -402,7 +436,7 @@ func TestHostedOnRealNodes(t *testing.T) {
 		provedOnNodes(t, "1.15.12", "1.36.3",
 			"control planes that are objects of a management cluster run as pods of its nodes, from the example as it "+
 				"stands: both sides serve, lost pods and Secrets come back, an edit of the version upgrades, a bad "+
-				"one goes back by itself"+restored)
+				"one goes back by itself; at each step the operator, a store or an API server is killed"+restored)
 	}, fusionctlEnv)
 }
 
@@ -463,7 +497,8 @@ func (h *hostedRig) upgrades(one, three map[pair.Side]*rig.Client) {
 	h.ok("", "patch", "fcp", "members", "--type=merge", "-p", `{"spec":{"modern":{"version":"`+nextPatch+`"}}}`)
 	h.killedAt("members", 2)
 	for name, users := range map[string]map[pair.Side]*rig.Client{"hosted": one, "members": three} {
-		if s := h.runs(name); len(s.History) < 2 || s.History[0].Error != "" {
+		goesOn := map[string]func(string) api.Status{"hosted": h.dies, "members": h.runs}[name]
+		if s := goesOn(name); len(s.History) < 2 || s.History[0].Error != "" {
 			h.t.Errorf("the history of %s is %+v", name, s.History)
 		}
 		h.has(users, "first")
@@ -519,6 +554,9 @@ func (h *hostedRig) badUpgrade() {
 	h.stepLimit("30s")
 	h.ok("", "patch", "fcp", "hosted", "--type=merge", "-p", `{"spec":{"modern":{"version":"`+noSuchPatch+`"}}}`)
 	h.awaits("hosted", api.ConditionProgressing, "Waiting: ")
+	for range hostedDeaths { // each of them
+		h.killNext("hosted")
+	}
 }
 
 // wentBack: the bad upgrade has gone back by itself, and says why.
