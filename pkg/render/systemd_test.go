@@ -439,7 +439,8 @@ func FuzzUnitValue(f *testing.F) {
 		c.Env = nil
 		_, text := renderUnit(t, p, c)
 		running, err := adopt.ReadAll(fstest.MapFS{"a.service": {Data: text}}, nil)
-		if err != nil || len(running.Processes) != 1 || !slices.Equal(running.Processes[0].Words, []string{"--v=" + value}) {
+		if err != nil || len(running.Processes) != 1 ||
+			!slices.Equal(running.Processes[0].Words, []string{"--v=" + value}) {
 			t.Errorf("%q is read as %+v, %v", value, running, err)
 		}
 	})
