@@ -120,8 +120,8 @@ func (f *nodesPair) kubeletUnit(n *rig.Node, minor kubever.Minor) {
 	must(t, err)
 	program := f.kubeletProgram(minor)
 	unit := "[Unit]\nDefaultDependencies=no\n[Service]\nKillMode=process\nRestart=always\nRestartSec=1\n" +
-		"StandardError=append:/var/log/kubelet.log\nExecStart=" + program + " " +
-		strings.Join(n.KubeletArgs(minor, kubeconfig), " ") + "\n"
+		"Environment=" + strings.Join(rig.KubeletEnv(minor), " ") + "\nStandardError=append:/var/log/kubelet.log\n" +
+		"ExecStart=" + program + " " + strings.Join(n.KubeletArgs(minor, kubeconfig), " ") + "\n"
 	must(t, n.WriteFile("/etc/systemd/system/kubelet.service", []byte(unit), 0o644))
 	f.runOn(n, "systemctl", "daemon-reload")
 	f.runOn(n, "systemctl", "start", "--no-block", "kubelet")

@@ -368,6 +368,7 @@ func (n *Node) Kill() {
 
 // kubeletArgs are the arguments of a kubelet of any release, beside those of its place.
 var (
+	to18    = kubever.Ranges{{From: kubever.Oldest, To: 18}}
 	since31 = kubever.Ranges{{From: 31, To: kubever.Newest}}
 	to26    = kubever.Ranges{{From: kubever.Oldest, To: 26}}
 )
@@ -412,6 +413,15 @@ func (n *Node) KubeletArgs(minor kubever.Minor, kubeconfig string) []string {
 	return args
 }
 
+// KubeletEnv is the environment of a kubelet of the release. Those that ask for no sign of life may go on using a
+// connection of HTTP/2 that the end of their API server closed, for minutes: then their pods are evicted.
+func KubeletEnv(minor kubever.Minor) []string {
+	if to18.Has(minor) {
+		return []string{"DISABLE_HTTP2=1"}
+	}
+	return nil
+}
+
 // ConfigureKubelets adds a line to the configuration file that kubelets of the node read since 1.31.
 func (n *Node) ConfigureKubelets(line string) {
 	n.rig.t.Helper()
@@ -447,7 +457,7 @@ func (n *Node) StartKubelet(minor kubever.Minor, server *APIServer, more ...stri
 	if err := os.Symlink(binary, named); err != nil && !errors.Is(err, os.ErrExist) {
 		n.rig.t.Fatal(err)
 	}
-	n.Kubelet = n.Start("kubelet", named, append(n.KubeletArgs(minor, kubeconfig), more...))
+	n.Kubelet = n.Start("kubelet", named, append(n.KubeletArgs(minor, kubeconfig), more...), KubeletEnv(minor)...)
 	// As its unit does on hosts: a kubelet of 1.36 that started beside containers with paths of volumes was seen to end
 	// with "failed to get rootfs info: cannot find filesystem info for device .../volume-subpaths/...".
 	n.Kubelet.MayEnd(kubeletRestarts)
