@@ -67,14 +67,14 @@ func (g Graph) node(id string) Node {
 
 // New computes the picture of a plan.
 func New(p *plan.Plan) Graph {
-	g := Graph{Name: p.Name}
-	for _, name := range pair.Sides() {
+	g, sides := Graph{Name: p.Name}, p.Runtime().RunningSides()
+	for _, name := range sides {
 		g.addSide(p, name)
 	}
 	for i, store := range p.Stores {
 		g.Nodes = append(g.Nodes, storeNode(store, storeID(i)))
 	}
-	for _, name := range pair.Sides() {
+	for _, name := range sides {
 		for i, store := range p.Stores {
 			if label := flows(p, name, store.Name); len(label) > 0 {
 				g.Edges = append(g.Edges, Edge{From: serverID(name), To: storeID(i), Label: label})
@@ -97,7 +97,7 @@ func (g *Graph) addSide(p *plan.Plan, name pair.Side) {
 	g.Sides = append(g.Sides, Side{Name: name, Title: title})
 
 	var label []string
-	if name == pair.Modern {
+	if name == pair.Modern && p.PolicyFile != "" {
 		label = []string{"ABAC"}
 	}
 	add := func(n Node) {
@@ -105,8 +105,11 @@ func (g *Graph) addSide(p *plan.Plan, name pair.Side) {
 		g.Nodes = append(g.Nodes, n)
 		g.Edges = append(g.Edges, Edge{From: n.ID, To: serverID(name), Label: label})
 	}
-	if name == pair.Legacy {
-		add(Node{ID: "kubelets", Title: "kubelets", Lines: []string{p.Kubelet.String() + ", every node"}})
+	if kubelets := p.Kubelet; name == pair.Legacy || p.Legacy.Retired {
+		if p.Legacy.Retired && p.ModernKubelet != nil {
+			kubelets = *p.ModernKubelet
+		}
+		add(Node{ID: "kubelets", Title: "kubelets", Lines: []string{kubelets.String() + ", every node"}})
 	}
 	if found := p.ComponentsOf(name, kubever.Scheduler); len(found) > 0 {
 		add(Node{ID: string(name) + "_scheduler", Title: "kube-scheduler", Lines: elected(len(found))})
@@ -121,8 +124,12 @@ func (g *Graph) addSide(p *plan.Plan, name pair.Side) {
 			Lines: append([]string{"sees both sides"}, elected(len(found))...)})
 	}
 	if found := p.ComponentsOf("", plan.JointGateway); len(found) > 0 {
+		serves := "one endpoint, both sides"
+		if p.Legacy.Retired {
+			serves = "one endpoint, for old clients"
+		}
 		add(Node{ID: string(name) + "_gateway", Title: plan.JointGateway,
-			Lines: append([]string{"one endpoint, both sides"}, hosts(len(found))...)})
+			Lines: append([]string{serves}, hosts(len(found))...)})
 	}
 	if p.Pods != nil && name == pair.Modern {
 		service := p.Pods.Service

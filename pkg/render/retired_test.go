@@ -46,7 +46,8 @@ func TestARetiredPlanIsRendered(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range rules.Check(p) {
+	withGateway := plantest.Of(t, strings.Replace(spec, "\nspec:\n", "\nspec:\n  gateway: {}\n", 1))
+	for _, f := range append(rules.Check(p), rules.Check(withGateway)...) {
 		t.Errorf("%s %s: %s", f.Rule, f.Subject, f.Message)
 	}
 }

@@ -79,7 +79,11 @@ func (in *Input) starts() string {
 		text += " Started again with other flags: " + enumerated(again) + "."
 	}
 	if g := in.Plan.Gateway; g.Serves() {
-		text += " The gateway serves the objects of both sides at " + g.Component.Server + "."
+		serves := "the objects of both sides"
+		if in.Plan.Legacy.Retired {
+			serves = "old clients, too,"
+		}
+		text += " The gateway serves " + serves + " at " + g.Component.Server + "."
 	}
 	return text
 }
