@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,8 +57,7 @@ func runTransitionRestore(req transitionRequest, from string, now time.Time, str
 	if s.Plan == nil {
 		return usagef("%s: want the spec that runs", noSpec)
 	}
-	id := strings.ToLower(now.UTC().Format("20060102T150405Z"))
-	t, err := transition.NewRestoreOnHosts(s, dir, name, id)
+	t, err := transition.NewRestoreOnHosts(s, dir, name, transition.RestoreID(now))
 	if _, refused := errors.AsType[*transition.RefusedError](err); refused {
 		return badInput(err, "")
 	}

@@ -2,14 +2,12 @@ package admission_test
 
 import (
 	"encoding/json"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/kubefusion/fusionctl/internal/cputest"
 	"github.com/kubefusion/fusionctl/pkg/admission"
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
@@ -49,7 +47,7 @@ func TestReviewsAreInTime(t *testing.T) {
 		reviewing := func(n int) time.Duration {
 			r := review(n)
 			r.Kind, r.Namespace = podKind, "demo"
-			return processorTime(t, func() {
+			return cputest.Thread(t, func() {
 				if _, err := change.Review(t.Context(), r, fixedTokens{}, losses); err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
@@ -61,24 +59,4 @@ func TestReviewsAreInTime(t *testing.T) {
 			t.Errorf("%s: takes %s, and eight times as much %s", name, few, many)
 		}
 	}
-}
-
-// processorTime is the least time on a processor that some calls take.
-func processorTime(t *testing.T, call func()) time.Duration {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	now := func() time.Duration {
-		var spec unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &spec); err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(spec.Nano())
-	}
-	least := time.Hour
-	for range 3 {
-		before := now()
-		call()
-		least = min(least, now()-before)
-	}
-	return least
 }

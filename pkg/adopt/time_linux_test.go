@@ -1,14 +1,12 @@
 package adopt_test
 
 import (
-	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/kubefusion/fusionctl/internal/cputest"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
 )
 
@@ -70,7 +68,7 @@ func TestFilesAreReadInTime(t *testing.T) {
 	} {
 		reading := func(n int) time.Duration {
 			made := files(n)
-			return processorTime(t, func() { _, _ = adopt.Read(made, nil) })
+			return cputest.Thread(t, func() { _, _ = adopt.Read(made, nil) })
 		}
 		few, many := reading(500), reading(4000)
 		t.Logf("%s: %s, %s: %.1f", name, few, many, float64(many)/float64(few))
@@ -78,24 +76,4 @@ func TestFilesAreReadInTime(t *testing.T) {
 			t.Errorf("%s: takes %s, and eight times as much %s", name, few, many)
 		}
 	}
-}
-
-// processorTime is the least time on a processor that some calls take.
-func processorTime(t *testing.T, call func()) time.Duration {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	now := func() time.Duration {
-		var spec unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &spec); err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(spec.Nano())
-	}
-	least := time.Hour
-	for range 3 {
-		before := now()
-		call()
-		least = min(least, now()-before)
-	}
-	return least
 }

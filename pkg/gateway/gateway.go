@@ -581,6 +581,9 @@ func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request, c *exchange)
 	case path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
 		return g.serveOpenAPI3(w, r, c)
 	}
+	if g.alone() {
+		return notImplemented("%s is not served; /sides/modern%s is", path, path)
+	}
 	return notImplemented("%s is not served for both sides; /sides/legacy%s and /sides/modern%s are", path, path, path)
 }
 

@@ -52,6 +52,7 @@ func TestOldClientsAreServedWhenTheLegacySideIsRetired(t *testing.T) {
 	x.wants("GET", "/sides/legacy"+collection+"/d", "", http.StatusNotFound, "the legacy side is retired")
 	// a client that goes on with a list of both sides begins anew
 	x.wants("GET", collection+"?watch=true&resourceVersion=l7m8", "", http.StatusGone, "list them again")
+	x.wants("GET", "/metrics", "", http.StatusNotImplemented, "/metrics is not served; /sides/modern/metrics is")
 	x.wants("GET", "/swaggerapi", "", http.StatusNotFound, "")
 	x.wants("GET", "/openapi/v3", "", http.StatusOK, "apis/extensions/v1beta1")
 	x.legacy.mu.Lock()

@@ -67,7 +67,7 @@ func (g Graph) node(id string) Node {
 
 // New computes the picture of a plan.
 func New(p *plan.Plan) Graph {
-	g, sides := Graph{Name: p.Name}, p.Runtime().RunningSides()
+	g, sides := Graph{Name: p.Name}, p.RunningSides()
 	for _, name := range sides {
 		g.addSide(p, name)
 	}

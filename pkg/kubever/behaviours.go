@@ -102,6 +102,9 @@ const (
 	// BehaviourKMSGCMWritten: kube-apiserver encrypts by AES-GCM with a plugin of the first interface of KMS; older
 	// ones by AES-CBC.
 	BehaviourKMSGCMWritten
+	// BehaviourKubeletConnectionsChecked: kubelets ask for a sign of life on idle connections to the API server; older
+	// ones may go on using a closed one.
+	BehaviourKubeletConnectionsChecked
 	// BehaviourKubeletLeaseHeartbeat: kubelets send heartbeats as Leases and update node status rarely.
 	BehaviourKubeletLeaseHeartbeat
 	// BehaviourKubectlRequires: kubectl validates objects by the API description before it sends them.
@@ -271,6 +274,7 @@ var behaviourNames = [...]string{
 	BehaviourKubectlRawRefused:            "kubectl-raw-refused",
 	BehaviourKubectlRequires:              "kubectl-requires",
 	BehaviourKubectlSchemasRefused:        "kubectl-schemas-refused",
+	BehaviourKubeletConnectionsChecked:    "kubelet-connections-checked",
 	BehaviourKubeletLeaseHeartbeat:        "kubelet-lease-heartbeat",
 	BehaviourKubeletRedirectsStreams:      "kubelet-redirects-streams",
 	BehaviourKubeletWritesCSINodes:        "kubelet-writes-csinodes",

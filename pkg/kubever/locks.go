@@ -2,6 +2,7 @@ package kubever
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -134,15 +135,23 @@ type Allocators struct {
 // With is how the server allocates that is started with the value of --feature-gates.
 func (a Allocators) With(gates string) Allocators {
 	for gate := range strings.SplitSeq(gates, ",") {
-		switch gate = strings.TrimSpace(gate); {
-		case gate == "":
-		case gate == a.KeepBitmap:
+		switch {
+		case sameSetting(gate, a.KeepBitmap):
 			a.Bitmap = true
-		case gate == a.EndBitmap:
+		case sameSetting(gate, a.EndBitmap):
 			a.Bitmap = false
 		}
 	}
 	return a
+}
+
+// sameSetting reports whether a setting of a gate says the same as another, however it is spelled: A=1 is A=true.
+func sameSetting(gate, want string) bool {
+	name, value, _ := strings.Cut(gate, "=")
+	wantName, wantValue, known := strings.Cut(want, "=")
+	is, err := strconv.ParseBool(strings.TrimSpace(value))
+	wanted, _ := strconv.ParseBool(wantValue)
+	return known && err == nil && strings.TrimSpace(name) == wantName && is == wanted
 }
 
 var allocatorTable = sync.OnceValue(decodeAllocators)

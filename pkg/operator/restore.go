@@ -94,7 +94,7 @@ func (p *plane) beginRestore(ctx context.Context, name string) (time.Duration, e
 
 // restore is the transition to a backup, of pods or of hosts.
 func (p *plane) restore(name string) (transition.Transition, error) {
-	id := strings.ToLower(p.Now().UTC().Format("20060102t150405z"))
+	id := transition.RestoreID(p.Now())
 	if target := p.record.target(); onHosts(target) {
 		return transition.NewRestoreOnHosts(transition.Setup{Plan: p.record.Plan, Target: target},
 			p.verdict.file.Spec.Backup.Directory, name, id)

@@ -254,6 +254,11 @@ func (p *Plan) Side(name pair.Side) *Side {
 	return &p.Modern
 }
 
+// RunningSides are the sides of which components run.
+func (p *Plan) RunningSides() []pair.Side {
+	return slices.DeleteFunc(pair.Sides(), func(side pair.Side) bool { return p.Side(side).Retired })
+}
+
 // Store returns the store of the name, nil when there is none.
 func (p *Plan) Store(name string) *Store {
 	return storeOf(p.Stores, name)

@@ -42,7 +42,7 @@ func unknownProxy(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	var found []finding.Finding
-	for _, side := range p.Runtime().RunningSides() {
+	for _, side := range p.RunningSides() {
 		var lacks []string
 		for _, want := range [][2]string{{"requestheader-client-ca-file", p.PKI.RequestHeaderCA},
 			{"requestheader-username-headers", "X-Remote-User"}, {"requestheader-group-headers", "X-Remote-Group"}} {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -227,6 +228,9 @@ func restoring(p *plan.Plan, c *plan.Component, n int, backup, id string) Step {
 	return Step{Phase: Stores, Title: "restore " + m.Pod + " from backup " + backup, Do: act(RestoreMember),
 		Undo: act(PutBackMember)}
 }
+
+// RestoreID names a restore that begins now.
+func RestoreID(now time.Time) string { return strings.ToLower(now.UTC().Format("20060102T150405Z")) }
 
 // RestoreJob is the name of what puts members back, in the labels of its pods.
 const RestoreJob = "fusionctl-restore"

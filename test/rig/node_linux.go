@@ -368,7 +368,6 @@ func (n *Node) Kill() {
 
 // kubeletArgs are the arguments of a kubelet of any release, beside those of its place.
 var (
-	to18    = kubever.Ranges{{From: kubever.Oldest, To: 18}}
 	since31 = kubever.Ranges{{From: 31, To: kubever.Newest}}
 	to26    = kubever.Ranges{{From: kubever.Oldest, To: 26}}
 )
@@ -416,7 +415,7 @@ func (n *Node) KubeletArgs(minor kubever.Minor, kubeconfig string) []string {
 // KubeletEnv is the environment of a kubelet of the release. Those that ask for no sign of life may go on using a
 // connection of HTTP/2 that the end of their API server closed, for minutes: then their pods are evicted.
 func KubeletEnv(minor kubever.Minor) []string {
-	if to18.Has(minor) {
+	if !kubever.Behaves(kubever.BehaviourKubeletConnectionsChecked, minor) {
 		return []string{"DISABLE_HTTP2=1"}
 	}
 	return nil

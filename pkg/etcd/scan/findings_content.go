@@ -582,18 +582,24 @@ func (r *reporter) completes(store *storeScan, name, span string, isPort bool) (
 // inBitmap reports whether a bitmap of ClusterIPs has an address. A side that writes both takes for free only what is
 // in neither.
 func (f *facts) inBitmap(address string) bool {
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return false
-	}
 	for _, a := range f.allocations {
-		if first, size, isPort := rangeStart(a.Range); !isPort && size > 0 && first.BitLen() == ip.BitLen() {
-			if offset := distance(first, ip); offset >= 0 && offset < size && a.has(offset) {
-				return true
-			}
+		if bit, in := AddressBit(a.Range, address); in && a.has(bit) {
+			return true
 		}
 	}
 	return false
+}
+
+// AddressBit is the bit of an address in the bitmap of a range of ClusterIPs, which the bitmap names as "10.96.0.0/16";
+// false for an address outside of it, and where one of both is none.
+func AddressBit(span, address string) (bit int, in bool) {
+	first, size, isPort := rangeStart(span)
+	ip, err := netip.ParseAddr(address)
+	if err != nil || isPort || size == 0 || ip.BitLen() != first.BitLen() {
+		return 0, false
+	}
+	bit = distance(first, ip)
+	return bit, bit >= 0 && bit < size
 }
 
 // allocatesWithin reports whether a side's allocator works on a range that has addresses of another one. One that

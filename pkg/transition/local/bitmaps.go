@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -32,8 +33,7 @@ func completeBitmap(ctx context.Context, prefix string, b transition.Bitmap, w *
 		if encrypted, err := decodeStored(entry.Value, &record); err != nil || encrypted {
 			return err
 		}
-		span, err := netip.ParsePrefix(record.Range)
-		if err != nil {
+		if _, err := netip.ParsePrefix(record.Range); err != nil {
 			return fmt.Errorf("the range %q: %w", record.Range, err)
 		}
 		bits := new(big.Int).SetBytes(record.Data)
@@ -45,7 +45,7 @@ func completeBitmap(ctx context.Context, prefix string, b transition.Bitmap, w *
 					return err
 				}
 				for _, address := range append(service.Spec.ClusterIPs, service.Spec.ClusterIP) {
-					if i, in := placeIn(span, address); in {
+					if i, in := scan.AddressBit(record.Range, address); in {
 						bits.SetBit(bits, i, 1)
 					}
 				}
@@ -65,23 +65,6 @@ func completeBitmap(ctx context.Context, prefix string, b transition.Bitmap, w *
 		}
 	}
 	return fmt.Errorf("after %d rounds it was changed by others each time: run this again", rounds)
-}
-
-// placeIn is the bit of an address in a bitmap of a range: 0 is the one behind the network's own. Source:
-// registry/core/service/ipallocator of kubernetes 1.6 to 1.36.
-func placeIn(span netip.Prefix, address string) (int, bool) {
-	ip, err := netip.ParseAddr(address)
-	if err != nil || !span.Contains(ip) {
-		return 0, false
-	}
-	place := new(big.Int).SetBytes(ip.AsSlice())
-	place.Sub(place, new(big.Int).SetBytes(span.Masked().Addr().AsSlice()))
-	place.Sub(place, big.NewInt(1))
-	size := int64(1) << min(span.Addr().BitLen()-span.Bits(), 20) // to which allocators bound a range
-	if place.Sign() < 0 || place.Cmp(big.NewInt(size)) >= 0 {
-		return 0, false
-	}
-	return int(place.Int64()), true
 }
 
 // decodeStored reads a stored value of a type of the core group.
