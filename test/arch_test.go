@@ -99,7 +99,8 @@ var adapters = []string{
 var tests = []string{
 	"internal/browser", "internal/cputest", "internal/debian", "internal/etcdtest", "internal/freeport",
 	"internal/golden", "internal/plantest", "internal/site/build", "internal/storetest", "test", "test/adopted",
-	"test/convertdiff", "test/e2e", "test/fuzz", "test/rig", "test/rig/build", "test/rig/packages", "test/rig/pod", "test/rig/propose",
+	"test/convertdiff", "test/e2e", "test/fuzz", "test/rig", "test/rig/build", "test/rig/packages", "test/rig/pod",
+	"test/rig/propose",
 }
 
 // mayImport says of one of our packages which others of ours it may import; false when no list has the package.

@@ -457,8 +457,11 @@ func TestWhatIsWrittenAndWhatIsAllocatedFromAreTwoFacts(t *testing.T) {
 	if a := AllocatorsIn(33); !a.Bitmap || !a.Objects || !a.FromObjects {
 		t.Errorf("AllocatorsIn(1.33) = %+v, want both written and objects allocated from", a)
 	}
-	for gates, written := range map[string]bool{"DisableAllocatorDualWrite=True": false,
-		"A=false, DisableAllocatorDualWrite=1": false, "DisableAllocatorDualWrite=false": true, "DisableAllocatorDualWrite=x": true, "DisableAllocatorDualWrite": true} {
+	for gates, written := range map[string]bool{
+		"DisableAllocatorDualWrite=True": false, "A=false, DisableAllocatorDualWrite=1": false,
+		"DisableAllocatorDualWrite=false": true, "DisableAllocatorDualWrite=x": true,
+		"DisableAllocatorDualWrite": true,
+	} {
 		if AllocatorsIn(33).With(gates).Bitmap != written {
 			t.Errorf("AllocatorsIn(1.33).With(%q) writes the bitmap: %t", gates, !written)
 		}
