@@ -1,9 +1,11 @@
 package client
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -102,5 +104,87 @@ func TestAppliesThatAreBombs(t *testing.T) {
 	}
 	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 1024 {
 		t.Errorf("%d MiB for a patch of %d KiB", took, text.Len()>>10)
+	}
+}
+
+// TestPatchesTakeNotLong: what is nested, and lists, cost the libraries that patch more than what they have. Each of
+// these took a core for more than a minute.
+func TestPatchesTakeNotLong(t *testing.T) {
+	gvk := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	nested := func(depth, wide int) string {
+		return strings.Repeat(`{"a":`, depth) + "[" + strings.Repeat("1,", wide) + "1]" + strings.Repeat("}", depth)
+	}
+	env := func(prefix string, n int) []any {
+		var list []any
+		for i := range n {
+			list = append(list, map[string]any{"name": prefix + strconv.Itoa(i), "value": "x"})
+		}
+		return list
+	}
+	deployment := func(metadata map[string]any, env []any) map[string]any {
+		return map[string]any{"metadata": metadata, "spec": map[string]any{"template": map[string]any{
+			"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "env": env}}}}}}
+	}
+	text := func(object any) string {
+		t.Helper()
+		data, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	finalizers := func(n int) map[string]any {
+		var list []any
+		for i := range n {
+			list = append(list, strconv.Itoa(i))
+		}
+		return map[string]any{"finalizers": list}
+	}
+	shifts := func(n, wide int) string {
+		return `[{"op":"add","path":"/a","value":[` + strings.Repeat("1,", wide) + "1]}" +
+			strings.Repeat(`,{"op":"add","path":"/a/0","value":1}`, n) + "]"
+	}
+	with := func(value string) map[string]any {
+		var decoded any
+		if err := json.Unmarshal([]byte(value), &decoded); err != nil {
+			t.Fatal(err)
+		}
+		return map[string]any{"a": decoded}
+	}
+	for _, test := range []struct {
+		what   string
+		kind   types.PatchType
+		patch  string
+		object map[string]any
+		fits   bool
+	}{
+		{"a deep merge patch", types.MergePatchType, nested(5000, 500_000), map[string]any{}, false},
+		{"a merge patch", types.MergePatchType, nested(20, 100_000), map[string]any{}, true},
+		{"a merge patch of a deep object", types.MergePatchType, nested(5000, 1), with(nested(5000, 500_000)), false},
+		{"a deep JSON patch", types.JSONPatchType,
+			`[{"op":"add","path":"/a` + strings.Repeat("/a", 5000) + `/b","value":1}]`, with(nested(5000, 500_000)), false},
+		{"brackets in a text", types.MergePatchType, `{"a":"` + strings.Repeat(`[\"`, 100_000) + `"}`, map[string]any{},
+			true},
+		{"elements before a long list", types.JSONPatchType, shifts(9000, 300_000), map[string]any{}, false},
+		{"elements before a list", types.JSONPatchType, shifts(9000, 1000), map[string]any{}, true},
+		{"one of many variables", types.StrategicMergePatchType, text(deployment(nil, env("b", 1))),
+			deployment(nil, env("a", 60_000)), false},
+		{"one of some variables", types.StrategicMergePatchType, text(deployment(nil, env("b", 1))),
+			deployment(nil, env("a", 1000)), true},
+		{"something beside many variables", types.StrategicMergePatchType, `{"metadata":{"labels":{"a":"b"}}}`,
+			deployment(nil, env("a", 60_000)), true},
+		{"many finalizers", types.StrategicMergePatchType, text(deployment(finalizers(60_000), nil)),
+			deployment(finalizers(10), nil), false},
+		{"the order of many finalizers", types.StrategicMergePatchType,
+			strings.Replace(text(deployment(finalizers(60_000), nil)), "finalizers", "$setElementOrder/finalizers", 1),
+			deployment(finalizers(10), nil), false},
+	} {
+		patch, err := Patcher(test.kind, []byte(test.patch), gvk, schema.GroupResource{}, "a")
+		if err == nil {
+			_, err = patch(test.object)
+		}
+		if test.fits && err != nil || !test.fits && !apierrors.IsRequestEntityTooLargeError(err) {
+			t.Errorf("%s: %.200v", test.what, err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -451,9 +452,13 @@ func Patcher(kind types.PatchType, text []byte, gvk schema.GroupVersionKind, res
 		return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", resource, name, message, 0,
 			false)
 	}
-	onText := func(apply func([]byte) ([]byte, error)) func(map[string]any) (map[string]any, error) {
+	onText := func(bound func(object map[string]any, before []byte) error,
+		apply func([]byte) ([]byte, error)) func(map[string]any) (map[string]any, error) {
 		return func(object map[string]any) (map[string]any, error) {
 			before, err := json.Marshal(object)
+			if err == nil {
+				err = bound(object, before)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -479,12 +484,15 @@ func Patcher(kind types.PatchType, text []byte, gvk schema.GroupVersionKind, res
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the patch has %d operations, more than %d",
 				len(patch), limitOperations))
 		}
-		return onText(patch.Apply), nil
+		return onText(func(_ map[string]any, before []byte) error {
+			return cmp.Or(boundNested(text, before), boundShifted(len(patch), text, before))
+		}, patch.Apply), nil
 	case types.MergePatchType:
 		if !json.Valid(text) {
 			return nil, apierrors.NewBadRequest("the patch is not JSON")
 		}
-		return onText(func(before []byte) ([]byte, error) { return jsonpatch.MergePatch(before, text) }), nil
+		return onText(func(_ map[string]any, before []byte) error { return boundNested(text, before) },
+			func(before []byte) ([]byte, error) { return jsonpatch.MergePatch(before, text) }), nil
 	case types.StrategicMergePatchType:
 		if n := bytes.Count(text, []byte("{")); n > limitOperations { // each is looked for among those before it
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the patch has %d objects, more than %d", n,
@@ -495,7 +503,17 @@ func Patcher(kind types.PatchType, text []byte, gvk schema.GroupVersionKind, res
 			return nil, unsupported(
 				fmt.Sprintf("strategic merge patch: the fields of %s are not known here; send a merge patch", gvk))
 		}
-		return onText(func(before []byte) ([]byte, error) {
+		meta, err := strategicpatch.NewPatchMetaFromStruct(shape)
+		if err != nil {
+			return nil, unsupported(err.Error())
+		}
+		return onText(func(object map[string]any, _ []byte) error {
+			var changes map[string]any
+			if utiljson.Unmarshal(text, &changes) != nil {
+				return nil // the library says what is wrong
+			}
+			return boundSought(meta, changes, object)
+		}, func(before []byte) ([]byte, error) {
 			return strategicpatch.StrategicMergePatch(before, text, shape)
 		}), nil
 	default:
