@@ -1,4 +1,4 @@
-//go:build e2e
+//go:build e2e && linux
 
 package e2e
 
@@ -16,6 +16,8 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +26,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -236,6 +239,14 @@ func BenchmarkGatewayOfRealServers(b *testing.B) {
 		}
 	}
 
+	// A server in use is a machine's only work, and those who ask are elsewhere.
+	b.Run("get, 32 clients, servers have a processor of their own", func(b *testing.B) {
+		apart(b, "etcd", "kube-apiserver")
+		against(b, func(took *times) { through.ask(pods+"/legacy-7", 32, 3200, took) },
+			func(took *times) { modern.ask(pods+"/legacy-7", 32, 3200, took) },
+			func(took *times) { bare.ask(pods+"/legacy-7", 32, 3200, took) })
+	})
+
 	b.Run("events of 2000 watches", func(b *testing.B) {
 		const changes = 4
 		var turns []func(*times)
@@ -292,6 +303,54 @@ func BenchmarkGatewayOfRealServers(b *testing.B) {
 			}
 		})
 	})
+}
+
+// apart gives children of this process that run these programs a processor, and this process and all others another
+// one, until the benchmark ends.
+func apart(b *testing.B, programs ...string) {
+	b.Helper()
+	if runtime.NumCPU() < 2 {
+		b.Skip("there is one processor")
+	}
+	var all unix.CPUSet
+	must(b, unix.SchedGetaffinity(0, &all))
+	place := func(of func(program string) unix.CPUSet) {
+		lists, err := filepath.Glob("/proc/self/task/*/children")
+		must(b, err)
+		processes := []string{strconv.Itoa(os.Getpid())}
+		for _, list := range lists {
+			text, err := os.ReadFile(list)
+			if err == nil || !errors.Is(err, os.ErrNotExist) {
+				must(b, err)
+			}
+			processes = append(processes, strings.Fields(string(text))...)
+		}
+		for _, process := range processes {
+			program, err := os.Readlink("/proc/" + process + "/exe")
+			must(b, err)
+			threads, err := filepath.Glob("/proc/" + process + "/task/*")
+			must(b, err)
+			for _, thread := range threads { // those that come later are where the thread is that starts them
+				id, err := strconv.Atoi(filepath.Base(thread))
+				must(b, err)
+				set := of(filepath.Base(program))
+				if err := unix.SchedSetaffinity(id, &set); !errors.Is(err, unix.ESRCH) {
+					must(b, err)
+				}
+			}
+		}
+	}
+	place(func(program string) (set unix.CPUSet) {
+		set.Set(1)
+		for _, p := range programs {
+			if strings.HasPrefix(program, p) {
+				set.Zero()
+				set.Set(0)
+			}
+		}
+		return set
+	})
+	b.Cleanup(func() { place(func(string) unix.CPUSet { return all }) })
 }
 
 // times are how long requests took, in milliseconds.

@@ -47,6 +47,7 @@ func TestTheWholeWay(t *testing.T) {
 	onNodes(t, func(t *testing.T) {
 		w := startWholeWay(t, 15, newWorkloads, "")
 		f := w.nodesPair
+		began := time.Now()
 
 		install := w.fuses()
 
@@ -100,6 +101,7 @@ func TestTheWholeWay(t *testing.T) {
 		w.operates(pair.Modern, 1, "alone")
 		w.schedules(pair.Modern)
 		w.onDisk()
+		t.Logf("the way to 1.36.3 alone, with all of its detours, took %s", time.Since(began).Round(time.Second))
 
 		w.unretires(retire)
 		f.deploy(pair.Modern, "again", 1, serves())
