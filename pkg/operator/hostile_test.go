@@ -557,6 +557,33 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
+// TestNotesOfHostsAreSaid: what an agent's check found that is in no one's way is said, ten at most.
+func TestNotesOfHostsAreSaid(t *testing.T) {
+	check := &transition.Check{Kind: transition.StoresAgree}
+	_, digest, err := api.Pack(&remote.Request{Check: check})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.NewTime(time.Unix(100, 0))
+	o := &open{Since: now}
+	answer, err := json.Marshal(remote.Answer{Notes: slices.Repeat([]string{"FUS050: 3 addresses"}, mostNotes+1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &api.ControlPlaneHost{ObjectMeta: metav1.ObjectMeta{Name: "cp-1"}}
+	h.Spec.Task = &api.HostTask{Number: 3, Request: positionOf(o) + "/" + digest[:16], Issued: now}
+	h.Status.Task = &api.HostTaskStatus{Number: 3, Ended: &now, Answer: string(answer)}
+	var said []string
+	m := &mailbox{Reconciler: &Reconciler{Now: func() time.Time { return now.Time }}, name: "p", open: o,
+		hosts: map[string]*api.ControlPlaneHost{"cp-1": h}, note: func(text string) { said = append(said, text) }}
+	if err := m.Check(t.Context(), "cp-1", check); err != nil {
+		t.Fatal(err)
+	}
+	if len(said) != mostNotes || said[0] != "host cp-1: FUS050: 3 addresses" {
+		t.Errorf("%d notes, %.1q", len(said), said)
+	}
+}
+
 // FuzzHostStatus: whatever the agent of a host reports, what is said of it is bounded and visible, the step that a
 // person is asked to confirm is the operator's, and the answer to a task that it was not given is none.
 func FuzzHostStatus(f *testing.F) {
@@ -565,6 +592,7 @@ func FuzzHostStatus(f *testing.F) {
 		`{"task":{"number":3,"ended":"2026-01-01T00:00:00Z","error":"a\u001b[2J\n",` +
 			`"answer":"{\"byHand\":\"do it =d.1.2\"}"}}`,
 		`{"task":{"number":3,"ended":"2026-01-01T00:00:00Z","answer":"{\"error\":\"x\",\"pods\":{\"Pods\":[\"\\u001b\"]}}"}}`,
+		`{"task":{"number":3,"ended":"2026-01-01T00:00:00Z","answer":"{\"notes\":[\"a\\u001b[2J\",\"\"]}"}}`,
 		`{"task":{"number":4,"ended":"2026-01-01T00:00:00Z"},"problem":"\u001b]0;x\u0007"}`,
 		`{"upkeep":"d","components":[{"name":"etcd","problem":"\u009b1m","drift":["a\u202eb"]}],"backup":{"kept":["../x"]}}`,
 		`{"backup":{"last":{"name":"20260101T000000Z","at":"2026-01-01T00:00:00Z","stores":[{"name":"\u001b"}]},` +
@@ -593,7 +621,7 @@ func FuzzHostStatus(f *testing.F) {
 		h.Spec.Upkeep = &api.HostUpkeep{Digest: "d"}
 		hosts := map[string]*api.ControlPlaneHost{"cp-1": h}
 		p := &plane{Reconciler: r, object: &api.FusedControlPlane{}, record: &record{Open: o}}
-		m := &mailbox{Reconciler: r, name: "p", hosts: hosts, open: o}
+		m := &mailbox{Reconciler: r, name: "p", hosts: hosts, open: o, note: p.note}
 
 		err := m.Check(t.Context(), "cp-1", check)
 		if s := h.Status.Task; (s == nil || s.Number != 3 || s.Ended == nil) && err == nil {

@@ -418,7 +418,7 @@ func (p *plane) proceedOnHosts(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	m := &mailbox{Reconciler: p.Reconciler, name: p.object.Name, hosts: hosts, open: o,
-		word: p.object.Annotations[api.AnnotationDone]}
+		word: p.object.Annotations[api.AnnotationDone], note: p.note}
 	if err := m.under(); err != nil {
 		return p.heed(ctx, err)
 	}

@@ -50,6 +50,8 @@ type mailbox struct {
 	hosts map[string]*api.ControlPlaneHost
 	open  *open
 	word  string // of a person: which step was done by hand
+	// note is told what checks have found that is in no one's way.
+	note func(text string)
 }
 
 // answersOf are those that were given where a transition of a control plane stands.
@@ -178,6 +180,9 @@ func (m *mailbox) ask(ctx context.Context, host string, r *remote.Request,
 			if r.Perform != nil {
 				known.done[host] = max(known.done[host], g.number)
 			}
+			for _, note := range g.answer.Notes[:min(len(g.answer.Notes), mostNotes)] {
+				m.note(fmt.Sprintf("host %s: %s", host, note))
+			}
 			return g.answer, refused
 		}
 		known.failed[host] = refused
@@ -227,6 +232,9 @@ func (m *mailbox) issue(ctx context.Context, h *api.ControlPlaneHost, request st
 	*h = *there
 	return nil
 }
+
+// mostNotes bounds what is said of one answer.
+const mostNotes = 10
 
 // mostTasks bounds the number that an agent says, of a task that is not in its object any more.
 const mostTasks = 1 << 53

@@ -463,7 +463,7 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	run := &runner{Reconciler: p.Reconciler, name: name, plan: wanted}
+	run := &runner{Reconciler: p.Reconciler, name: name, plan: wanted, note: p.note}
 	if p.verdict.file != nil {
 		run.backup = p.verdict.file.Spec.Backup
 	}
@@ -807,6 +807,10 @@ func (r *Reconciler) now() metav1.Time { return metav1.NewTime(r.Now().Truncate(
 
 // limitNoteBytes is what the API server takes as the note of an event.
 const limitNoteBytes = 1024
+
+// note says what a check of the open transition has found that is in no one's way: what an older API server will repair
+// by itself, for example. Equal events are one, with a count.
+func (p *plane) note(text string) { p.event(corev1.EventTypeNormal, "Noted", "%s", text) }
 
 func (p *plane) event(kind, reason, format string, args ...any) {
 	note := brief(fmt.Sprintf(format, args...))

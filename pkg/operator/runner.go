@@ -25,6 +25,8 @@ type runner struct {
 	*Reconciler
 	name string
 	plan *plan.Plan // whose stores are read
+	// note is told what checks have found that is in no one's way.
+	note func(text string)
 	// backup is how members are put back; nil where the spec does not say it
 	backup *spec.Backup
 }
@@ -134,7 +136,7 @@ func (r *runner) storesAgree(ctx context.Context, c *transition.Check) error {
 	there := *c
 	there.Stores = stores
 	return answered(ctx, r.Reading, func(ctx context.Context) error {
-		return local.StoresAgree(ctx, &there, local.Telling{})
+		return local.StoresAgree(ctx, &there, local.Telling{Note: r.note})
 	})
 }
 
