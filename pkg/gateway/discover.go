@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
@@ -29,6 +30,7 @@ type view struct {
 	table     *routes.Table
 	documents *routes.Documents
 	live      map[pair.Side]*client.Live // in which versions each side has a kind
+	served    map[pair.Side]*discovery.Result
 }
 
 // known is the last discovery result of a side.
@@ -64,12 +66,13 @@ func (g *Gateway) refresh(ctx context.Context) {
 	}
 	converts := g.converts()
 	sources := routes.Sources{Conversions: converts.conversions}
-	v, stale := &view{live: map[pair.Side]*client.Live{}}, map[pair.Side]bool{}
+	v := &view{live: map[pair.Side]*client.Live{}, served: map[pair.Side]*discovery.Result{}}
+	stale := map[pair.Side]bool{}
 	for name, k := range g.known {
 		if !k.has {
 			return
 		}
-		*sources.Of(name), stale[name] = k.served, k.err != nil
+		*sources.Of(name), stale[name], v.served[name] = k.served, k.err != nil, k.served.Result
 		v.live[name] = client.Fixed(negotiate.Of(serverOf(name), k.served.Result), converts.converter)
 	}
 	v.table = routes.New(g.plan, sources)
@@ -178,9 +181,10 @@ func notFound(r *http.Request) error {
 }
 
 // serveOpenAPI3 answers with the list of documents of OpenAPI v3, and passes requests for one to the side that has it.
-// One that no side has, of built-in kinds that the gateway serves, is made here.
+// What no side describes of built-in kinds that the gateway serves is described here: in a document of its own, or in
+// that of a side.
 func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *exchange) error {
-	at := "/openapi/v3"
+	at := openAPI3Path
 	paths := map[string]map[string]json.RawMessage{}
 	memory := g.memory.Reserve()
 	defer memory.Release()
@@ -216,6 +220,10 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 	if path := strings.TrimPrefix(r.URL.Path, at+"/"); path != r.URL.Path {
 		for _, name := range []pair.Side{pair.Modern, pair.Legacy} {
 			if _, ok := paths[string(name)][path]; ok {
+				rows := c.view.beyond(name, groupVersionAt(path))
+				if _, err := accept(r, false, false); len(rows) > 0 && err == nil {
+					return g.serveMore3(w, r, c, name, rows, memory)
+				}
 				return g.pass(w, r, c, name, "page", "")
 			}
 		}
@@ -236,6 +244,12 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 	for _, name := range g.names() { // the modern side's replace the legacy side's
 		for path, place := range paths[string(name)] {
 			all[path] = place
+			if rows := c.view.beyond(name, groupVersionAt(path)); len(rows) > 0 {
+				of := sha256.Sum256(place)
+				if err := g.place3(all, path, hex.EncodeToString(of[:])+g.tagOf(rows)); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	for i := range c.view.table.Rows {
@@ -248,15 +262,42 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 			continue
 		}
 		if rows := rowsOf(c.view.table, gv); len(rows) > 0 {
-			place, err := json.Marshal(map[string]string{
-				"serverRelativeURL": at + "/" + path + "?hash=" + g.tagOf(rows)})
-			if err != nil {
+			if err := g.place3(all, path, g.tagOf(rows)); err != nil {
 				return err
 			}
-			all[path] = place
 		}
 	}
 	return serveDocument(w, r, map[string]any{"paths": all}, jsonType)
+}
+
+// place3 lists a document that is made here.
+func (g *Gateway) place3(all map[string]json.RawMessage, path, tag string) error {
+	place, err := json.Marshal(map[string]string{"serverRelativeURL": openAPI3Path + "/" + path + "?hash=" + tag})
+	all[path] = place
+	return err
+}
+
+// serveMore3 answers with the document of a side, and with rows of its group version that it does not describe.
+func (g *Gateway) serveMore3(w http.ResponseWriter, r *http.Request, c *exchange, name pair.Side, rows []*routes.Row,
+	memory *webserver.Reservation) error {
+	a, err := g.sides[name].ask(r.Context(), r, c.id, question{method: http.MethodGet, path: r.URL.EscapedPath(),
+		accept: jsonType}, limitOpenAPIBytes, memory)
+	if err != nil {
+		return err
+	}
+	if a.code != http.StatusOK {
+		return answered{a}
+	}
+	const copies = 2 // in parts, and written again
+	if err := memory.Grow(r.Context(), copies*int64(len(a.body))+documentBytes); err != nil {
+		return unread(err)
+	}
+	document, err := added(a.body, g.openAPI3Of(rows[0].GroupVersion, rows), "paths", "components", "schemas")
+	if err != nil {
+		return unreachable(name, fmt.Errorf("%s: %w", r.URL.Path, err))
+	}
+	c.took.by(name)
+	return serveDocument(w, r, document, jsonType)
 }
 
 // groupVersionAt is the group version of a document of OpenAPI v3; an empty one for what is none.

@@ -34,6 +34,7 @@ import (
 
 const (
 	openAPI2Path = "/openapi/v2"
+	openAPI3Path = "/openapi/v3"
 	// limitOpenAPIBytes bounds the document of one side: that of a cluster with many CRDs is large.
 	limitOpenAPIBytes = 64 << 20
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -144,6 +146,15 @@ func rowsOf(table *routes.Table, gv schema.GroupVersion) (rows []*routes.Row) {
 	return rows
 }
 
+// beyond are the rows of a group version that a side does not serve: its document does not describe them.
+func (v *view) beyond(name pair.Side, gv schema.GroupVersion) []*routes.Row {
+	return slices.DeleteFunc(rowsOf(v.table, gv), func(row *routes.Row) bool {
+		return slices.ContainsFunc(v.served[name].Named(row.GroupResource()), func(r discovery.Resource) bool {
+			return r.GroupVersion == gv
+		})
+	})
+}
+
 // documentBytes is what a document takes that is made here, as values and as text.
 const documentBytes = 32 << 20
 
@@ -157,7 +168,7 @@ func (g *Gateway) tagOf(rows []*routes.Row) string {
 	return strings.ToUpper(hex.EncodeToString(of.Sum(nil)))
 }
 
-// openAPI3Of is the document of OpenAPI v3 of the rows of a group version of which no side has one.
+// openAPI3Of is a document of OpenAPI v3 of rows of a group version that no side describes.
 func (g *Gateway) openAPI3Of(gv schema.GroupVersion, rows []*routes.Row) map[string]any {
 	s := &schemas{prefix: "#/components/schemas/", made: map[string]map[string]any{}}
 	paths := map[string]any{}
@@ -206,8 +217,41 @@ func (g *Gateway) openAPI3Of(gv schema.GroupVersion, rows []*routes.Row) map[str
 		}
 		paths[root+row.Name], paths[root+row.Name+"/{name}"] = collection, object
 	}
+	kinds := make(map[string]any, len(s.made))
+	for name, made := range s.made {
+		kinds[name] = made
+	}
 	return map[string]any{"openapi": "3.0.0", "info": map[string]any{"title": "Kubernetes",
-		"version": "v" + kubever.Newest.String()}, "paths": paths, "components": map[string]any{"schemas": s.made}}
+		"version": "v" + kubever.Newest.String()}, "paths": paths, "components": map[string]any{"schemas": kinds}}
+}
+
+// added is a JSON object with what it does not have of another one, and so are its objects of these names.
+// Errors: it is none.
+func added(object json.RawMessage, more map[string]any, within ...string) (map[string]any, error) {
+	var has map[string]json.RawMessage
+	if err := json.Unmarshal(object, &has); err != nil {
+		return nil, err
+	}
+	if has == nil {
+		return nil, errors.New("want an object, got null")
+	}
+	all := make(map[string]any, len(has)+len(more))
+	for name, value := range has {
+		all[name] = value
+	}
+	for name, value := range more {
+		if _, ok := has[name]; !ok {
+			all[name] = value
+			continue
+		}
+		if inner, ok := value.(map[string]any); ok && slices.Contains(within, name) {
+			var err error
+			if all[name], err = added(has[name], inner, within...); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return all, nil
 }
 
 // validates reports whether the sides that a row is written to heed fieldValidation.

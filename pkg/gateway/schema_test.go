@@ -77,6 +77,48 @@ func TestVersionsThatNoSideDescribes(t *testing.T) {
 	x.wants("GET", "/openapi/v3", "", http.StatusNotFound, "")
 }
 
+// A group version of which a side describes some kinds is described with the others that the gateway serves of it.
+func TestVersionsOfWhichASideDescribesSome(t *testing.T) {
+	x, _ := converted(t)
+	const at = "/openapi/v3/apis/extensions/v1beta1"
+	x.modern.say("GET /openapi/v3", http.StatusOK,
+		`{"paths":{"apis/extensions/v1beta1":{"serverRelativeURL":"`+at+`?hash=A"}}}`)
+	x.modern.say("GET "+at, http.StatusOK, `{"openapi":"3.0.0","info":{"title":"K","version":"v1.36.3"},
+		"paths":{"/apis/extensions/v1beta1/ingresses":{"get":{"description":"of the side"}}},
+		"components":{"schemas":{"io.k8s.api.core.v1.PodSpec":{"description":"of the side"}}}}`)
+	var root struct {
+		Paths map[string]struct{ ServerRelativeURL string }
+	}
+	if err := json.Unmarshal([]byte(x.wants("GET", "/openapi/v3", "", http.StatusOK, "")), &root); err != nil {
+		t.Fatal(err)
+	}
+	place := root.Paths["apis/extensions/v1beta1"].ServerRelativeURL
+	if !strings.HasPrefix(place, at+"?hash=") || strings.HasSuffix(place, "=A") {
+		t.Fatalf("extensions/v1beta1 is at %q: a client would keep the side's", place)
+	}
+	var document spec3.OpenAPI
+	if err := json.Unmarshal([]byte(x.wants("GET", place, "", http.StatusOK, "")), &document); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"ingresses", "namespaces/{namespace}/deployments"} {
+		if p := document.Paths.Paths["/apis/extensions/v1beta1/"+path]; p == nil || p.Get == nil {
+			t.Errorf("no path of %s", path)
+		}
+	}
+	schemas := document.Components.Schemas
+	if schemas["io.k8s.api.extensions.v1beta1.Deployment"] == nil ||
+		schemas["io.k8s.api.core.v1.PodSpec"].Description != "of the side" {
+		t.Error("the Deployment is not explained, or what the side explains is replaced")
+	}
+	for _, broken := range []string{`null`, `{"paths":[]}`, `{"components":{"schemas":3}}`, `{`} {
+		x.modern.say("GET "+at, http.StatusOK, broken)
+		x.wants("GET", at, "", http.StatusServiceUnavailable, "modern")
+	}
+	x.modern.say("GET "+at, http.StatusOK, "protobuf")
+	x.wants("GET", at, "", http.StatusOK, "protobuf",
+		"Accept: application/com.github.proto-openapi.spec.v3.v1.0+protobuf")
+}
+
 // In OpenAPI v2 they are among the others, for kubectl before 1.27.
 func TestVersionsThatNoSideDescribesInOpenAPI2(t *testing.T) {
 	x, _ := converted(t)
