@@ -41,6 +41,10 @@ var handOverTable = sync.OnceValue(func() []HandOver {
 // HandOvers lists the sets that can be handed over.
 func HandOvers() []HandOver { return handOverTable() }
 
+// ByNamespace reports whether objects of single namespaces can go without the others: only what acts for them looks at
+// them.
+func (h *HandOver) ByNamespace() bool { return !h.Copied && !h.Kept && !h.Defines }
+
 // HandOverOf returns the set in which the resource of a key goes; false when it is in none.
 func HandOverOf(key string) (HandOver, bool) {
 	sets := handOverTable()

@@ -39,8 +39,7 @@ func TestHandOverSetsAreWhole(t *testing.T) {
 	for _, set := range HandOvers() {
 		for _, key := range set.Keys {
 			r, ok := ResourceByKey(key)
-			if !ok || seen[key] || !r.Overridable() && !set.Defines ||
-				!r.Namespaced && !set.Copied && !set.Kept && !set.Defines {
+			if !ok || seen[key] || !r.Overridable() && !set.Defines || !r.Namespaced && set.ByNamespace() {
 				t.Errorf("%s: is no resource that an override moves, or in two sets", key)
 			}
 			seen[key] = true

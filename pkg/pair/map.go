@@ -82,6 +82,9 @@ type Resource struct {
 	Modern     View     `json:"modern"`
 	// HandedOver: the modern side has taken over the objects of the legacy one, which has none any more.
 	HandedOver bool `json:"handedOver,omitempty"`
+	// HandedOverIn are the namespaces of which the modern side has taken over the objects of the legacy one. Both sides
+	// go on to act for their own.
+	HandedOverIn []string `json:"handedOverIn,omitempty"`
 	// Copied: the modern side has copies of the objects of the legacy one, which keeps its own.
 	Copied bool `json:"copied,omitempty"`
 }

@@ -11,38 +11,59 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// handOvers are the sets that the spec has handed over, in the order of the table, each with its entry in the spec.
-func (p *placement) handOvers() (sets []kubever.HandOver, entries []int) {
+// handedSet is a set that the spec has handed over.
+type handedSet struct {
+	kubever.HandOver
+	namespaces []string // of which alone, sorted; nil for all of them
+	at, entry  string   // of the spec, for errors
+}
+
+// handOvers are the sets that the spec has handed over, in the order of the table.
+func (p *placement) handOvers() (sets []handedSet) {
 	for _, set := range kubever.HandOvers() {
-		at := slices.IndexFunc(p.file.Spec.HandedOver, func(pattern string) bool {
-			fact, found := kubever.ResourceFor(spec.SplitResource(pattern))
-			return found && slices.Contains(set.Keys, fact.Key)
-		})
-		if at >= 0 {
-			sets, entries = append(sets, set), append(entries, at)
+		h, whole := handedSet{HandOver: set}, false
+		for i, entry := range p.file.Spec.HandedOver {
+			namespace, resource := spec.SplitHandOver(entry)
+			if !spec.HandOverNames(resource, set) {
+				continue
+			}
+			if h.entry == "" || namespace == "" && !whole {
+				h.at, h.entry = fmt.Sprintf("spec.handedOver[%d]", i), entry
+			}
+			whole, h.namespaces = whole || namespace == "", append(h.namespaces, namespace)
+		}
+		slices.Sort(h.namespaces)
+		if h.namespaces = slices.Compact(h.namespaces); whole {
+			h.namespaces = nil
+		}
+		if h.entry != "" {
+			sets = append(sets, h)
 		}
 	}
-	return sets, entries
+	return sets
 }
 
 // handOver returns the rows with marks of what the modern side has taken over: each side still has its own location,
-// and the legacy one is empty.
+// and the legacy one is empty, or has what single namespaces have not handed over.
 func (p *placement) handOver(rows []Resource) ([]Resource, error) {
 	marked := slices.Clone(rows)
-	sets, entries := p.handOvers()
-	for i, set := range sets {
+	for _, set := range p.handOvers() {
 		for _, key := range set.Keys {
 			row := rowOf(marked, key)
 			switch {
 			case row == nil || row.Legacy.Store == "" || row.Modern.Store == "":
 				continue
 			case row.Owner != pair.OwnerSplit || row.Legacy.Store == row.Modern.Store:
-				return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: %s are %s, in one "+
-					"location: only what each side has of its own is handed over",
-					p.file.Spec.HandedOver[entries[i]], row.Name, row.Owner)
+				return nil, p.file.Errorf(set.at, "%q: %s are %s, in one location: only what each side has of its "+
+					"own is handed over", set.entry, row.Name, row.Owner)
 			}
 			if set.Copied || set.Kept {
 				row.Copied, row.Why = true, "each side has its own, the modern side copies of the legacy side's"
+				continue
+			}
+			if len(set.namespaces) > 0 {
+				row.HandedOverIn = set.namespaces
+				row.Why += "; handed over: the modern side has those of both in " + strings.Join(set.namespaces, ", ")
 				continue
 			}
 			row.HandedOver = true
@@ -52,19 +73,19 @@ func (p *placement) handOver(rows []Resource) ([]Resource, error) {
 	return marked, nil
 }
 
-// handOverControllers returns the controllers with those off that acted on the legacy side for what is handed over. The
-// modern side must act for it.
+// handOverControllers returns the controllers with those off that acted on the legacy side for what is handed over;
+// where that are single namespaces, they act for the others. The modern side must act for it.
 func (p *placement) handOverControllers(controllers []Controller) ([]Controller, error) {
 	left := slices.Clone(controllers)
-	sets, entries := p.handOvers()
-	for i, set := range sets {
-		if why := Stays(set, p.legacy, p.modern); why != "" {
-			return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: %s",
-				p.file.Spec.HandedOver[entries[i]], why)
+	for _, set := range p.handOvers() {
+		if why := Stays(set.HandOver, p.legacy, p.modern); why != "" {
+			if strings.HasSuffix(set.entry, "/*") {
+				why += "; name the other resources one by one"
+			}
+			return nil, p.file.Errorf(set.at, "%q: %s", set.entry, why)
 		}
 		if why := p.rollsStatefulSets(); why != "" && slices.Contains(set.Controllers, statefulSetControl) {
-			return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]), "%q: %s: it would replace the "+
-				"pods of every StatefulSet", p.file.Spec.HandedOver[entries[i]], why)
+			return nil, p.file.Errorf(set.at, "%q: %s: it would replace the pods of every StatefulSet", set.entry, why)
 		}
 		for _, name := range set.Controllers {
 			if c := controllerOf(left, pair.Modern, name); c == nil || !c.On {
@@ -72,10 +93,9 @@ func (p *placement) handOverControllers(controllers []Controller) ([]Controller,
 				if c != nil {
 					why = c.Why
 				}
-				return nil, p.file.Errorf(fmt.Sprintf("spec.handedOver[%d]", entries[i]),
-					"%q: the modern side does not run its %s: %s", p.file.Spec.HandedOver[entries[i]], name, why)
+				return nil, p.file.Errorf(set.at, "%q: the modern side does not run its %s: %s", set.entry, name, why)
 			}
-			if c := controllerOf(left, pair.Legacy, name); c != nil {
+			if c := controllerOf(left, pair.Legacy, name); c != nil && len(set.namespaces) == 0 {
 				c.On, c.Why = false, "handed over to the modern side"
 			}
 		}
@@ -95,21 +115,19 @@ func Stays(set kubever.HandOver, legacy, modern kubever.Minor) string {
 
 // checkCopied refuses copies of roles where no roles allow what the legacy API servers do.
 func (p *placement) checkCopied(components []Component) error {
-	sets, entries := p.handOvers()
-	for i, set := range sets {
-		at := fmt.Sprintf("spec.handedOver[%d]", entries[i])
+	for _, set := range p.handOvers() {
 		for k := range components {
 			c := &components[k]
 			if !set.Copied || c.Side != pair.Legacy || c.Kind != kubever.APIServer {
 				continue
 			}
 			if file, ok := c.Arg("authorization-config"); ok {
-				return p.file.Errorf(at, "%q: the legacy API server authorizes by %s, which is not read: what its "+
-					"roles allow is not all", p.file.Spec.HandedOver[entries[i]], file)
+				return p.file.Errorf(set.at, "%q: the legacy API server authorizes by %s, which is not read: what its "+
+					"roles allow is not all", set.entry, file)
 			}
 			if slices.Contains(AuthorizationModes(c), alwaysAllow) {
-				return p.file.Errorf(at, "%q: the legacy API server allows every request (--authorization-mode): no "+
-					"roles allow the same", p.file.Spec.HandedOver[entries[i]])
+				return p.file.Errorf(set.at, "%q: the legacy API server allows every request (--authorization-mode): "+
+					"no roles allow the same", set.entry)
 			}
 		}
 	}

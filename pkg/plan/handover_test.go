@@ -57,6 +57,34 @@ func TestWhatIsHandedOverHasOneController(t *testing.T) {
 	}
 }
 
+// TestNamespacesThatAreHandedOver: each side goes on to have its own, and controllers for them, so that nothing of the
+// legacy side changes.
+func TestNamespacesThatAreHandedOver(t *testing.T) {
+	p, err := handed(t, "split-1.15-1.36.yaml", "team-b/*, team-a/deployments.apps, cronjobs.batch, jobs.batch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string][]string{"deployments": {"team-a", "team-b"}, "replicasets": {"team-a", "team-b"},
+		"controllerrevisions": {"team-b"}, "ingress": {"team-b"}, "poddisruptionbudgets": {"team-b"}, "jobs": nil,
+		"roles": nil, "pods": nil, "apiextensions.k8s.io/customresourcedefinitions": nil} {
+		row := p.Resource(key)
+		if !slices.Equal(row.HandedOverIn, want) || row.HandedOver != (key == "jobs") {
+			t.Errorf("%s: handed over: %t, in %q, want %q", key, row.HandedOver, row.HandedOverIn, want)
+		}
+	}
+	if why := p.Resource("deployments").Why; !strings.Contains(why, "of both in team-a, team-b") {
+		t.Errorf("deployments are %s", why)
+	}
+	value, _ := p.ComponentsOf(pair.Legacy, kubever.ControllerManager)[0].Arg("controllers")
+	if !strings.Contains(value, "-cronjob,-garbagecollector,-job") || strings.Contains(value, "-deployment") {
+		t.Errorf("the legacy controllers are %s", value)
+	}
+	if _, err := handed(t, "pods-1.10-1.36.yaml", "team-a/*"); err == nil ||
+		!strings.Contains(err.Error(), "name the other resources one by one") {
+		t.Errorf("New = %v", err)
+	}
+}
+
 func TestHandOverToControllersThatAreOff(t *testing.T) {
 	text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
 	if err != nil {

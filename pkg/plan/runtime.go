@@ -69,7 +69,8 @@ func (p *Plan) Runtime() *Runtime {
 		CustomResources: p.CustomResources}
 	for i := range p.Resources {
 		if row := p.Resources[i]; !row.Pseudo {
-			row.HandedOver, row.Copied = false, false // what runs need not start anew when keys have gone over
+			// what runs need not start anew when keys have gone over
+			row.HandedOver, row.HandedOverIn, row.Copied = false, nil, false
 			r.Resources = append(r.Resources, row.Resource)
 		}
 	}

@@ -54,7 +54,8 @@ type Spec struct {
 	// overrides of the layout's owners; the last entry that names a resource wins
 	Owners []Owning `json:"owners,omitempty"`
 	// HandedOver are workloads, custom resources and Ingresses of the legacy side that are the modern side's now, and
-	// roles, webhooks and priority classes of which it has copies: RESOURCE.GROUP. Transitions hand them over.
+	// roles, webhooks and priority classes of which it has copies: RESOURCE.GROUP. NAMESPACE/RESOURCE.GROUP are those
+	// of one namespace, NAMESPACE/* all that can go of it. Transitions hand them over.
 	HandedOver []string `json:"handedOver,omitempty"`
 	// absent: pods that are created through the modern API server are left as they are
 	Pods *Pods `json:"pods,omitempty"`

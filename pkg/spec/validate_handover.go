@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -23,47 +24,93 @@ func (v *validator) handedOver() {
 		v.addf(field, "want the controller managers of both sides in the spec: one gives its "+
 			"controllers up, the other one runs them")
 	}
-	var keys []string
-	for i, pattern := range s.HandedOver {
-		at := index(field, i)
-		key, wrong := v.handOverKey(pattern)
-		switch {
+	named := map[string][]string{} // keys, by namespace: "" for those of all
+	keys := make([]string, len(s.HandedOver))
+	for i, entry := range s.HandedOver {
+		namespace, _ := SplitHandOver(entry)
+		key, wrong := v.handOverKey(entry)
+		switch keys[i] = key; {
 		case wrong != "":
-			v.addf(at, "%q: %s", strictyaml.Shorten(pattern), wrong)
-		case slices.Contains(keys, key):
-			v.addf(at, "%q: is named twice", pattern)
+			v.addf(index(field, i), "%q: %s", strictyaml.Shorten(entry), wrong)
+		case slices.Contains(named[namespace], key):
+			v.addf(index(field, i), "%q: is named twice", entry)
 		}
-		keys = append(keys, key)
+		named[namespace] = append(named[namespace], key)
 	}
 	for i, key := range keys {
+		namespace, _ := SplitHandOver(s.HandedOver[i])
 		set, found := kubever.HandOverOf(key)
-		if !found {
+		switch {
+		case !found:
 			continue
+		case namespace != "" && slices.Contains(named[""], key):
+			v.addf(index(field, i), "%q: %s is handed over in all namespaces: leave one of the two out",
+				s.HandedOver[i], handOverName(key))
+		case slices.Contains(named[namespace], all):
+			v.addf(index(field, i), "%q: %s/%s has it already: leave one of the two out", s.HandedOver[i], namespace,
+				all)
 		}
 		for _, other := range set.Subjects {
-			if v.bothHave(other) && !slices.Contains(keys, other) {
+			if v.bothHave(other) && !slices.Contains(named[namespace], other) &&
+				!slices.Contains(named[namespace], all) {
 				why := "their controllers share objects"
 				if set.Copied {
 					why = "bindings name roles"
 				}
 				v.addf(index(field, i), "%q: goes together with %s: %s; name both", s.HandedOver[i],
-					handOverName(other), why)
+					entryOf(namespace, handOverName(other)), why)
 			}
 		}
 	}
 }
 
+// all stands for every resource that can be handed over of a namespace.
+const all = "*"
+
+// SplitHandOver returns the parts of an entry of handedOver: "team-a/deployments.apps" is about Deployments of team-a,
+// "deployments.apps" about those of all namespaces, "team-a/*" about all that can go of team-a.
+func SplitHandOver(entry string) (namespace, resource string) {
+	if namespace, resource, is := strings.Cut(entry, "/"); is {
+		return namespace, resource
+	}
+	return "", entry
+}
+
+func entryOf(namespace, resource string) string {
+	if namespace == "" {
+		return resource
+	}
+	return namespace + "/" + resource
+}
+
+// HandOverNames reports whether an entry of handedOver, without its namespace, names a set.
+func HandOverNames(resource string, set kubever.HandOver) bool {
+	r, found := kubever.ResourceFor(SplitResource(resource))
+	return resource == all && set.ByNamespace() || found && slices.Contains(set.Subjects, r.Key)
+}
+
 // handsControllersOver reports whether controllers act for anything that is handed over.
 func (v *validator) handsControllersOver() bool {
-	return slices.ContainsFunc(v.file.Spec.HandedOver, func(pattern string) bool {
-		r, _ := kubever.ResourceFor(SplitResource(pattern))
-		set, known := kubever.HandOverOf(r.Key)
-		return known && len(set.Controllers) > 0
+	return slices.ContainsFunc(kubever.HandOvers(), func(set kubever.HandOver) bool {
+		return len(set.Controllers) > 0 && slices.ContainsFunc(v.file.Spec.HandedOver, func(entry string) bool {
+			_, resource := SplitHandOver(entry)
+			return HandOverNames(resource, set)
+		})
 	})
 }
 
-// handOverKey is the key of what an entry names, or what is wrong with it.
-func (v *validator) handOverKey(pattern string) (key, wrong string) {
+// handOverKey is the key of what an entry names, or what is wrong with it; all, where that stands for it.
+func (v *validator) handOverKey(entry string) (key, wrong string) {
+	namespace, pattern := SplitHandOver(entry)
+	switch inOne := pattern != entry; {
+	case inOne && namespace == all:
+		return "", fmt.Sprintf("want %s alone for all namespaces, or the name of one", pattern)
+	case inOne && !IsLabel(namespace):
+		return "", "want the name of a namespace before the slash: lower-case letters, digits and dashes between " +
+			"them, at most 63"
+	case inOne && pattern == all:
+		return all, ""
+	}
 	named := SplitResource(pattern)
 	if wrong := malformed(pattern, named); wrong != "" {
 		return "", wrong
@@ -79,6 +126,12 @@ func (v *validator) handOverKey(pattern string) (key, wrong string) {
 			owners = append(owners, handOverName(subject))
 		}
 		return "", "goes with " + strings.Join(owners, " and ") + "; name those"
+	case namespace != "" && !set.ByNamespace():
+		why := "has no namespaces"
+		if r.Namespaced { // of a set with some that have none
+			why = "what subjects may do is proven for all namespaces at once"
+		}
+		return "", fmt.Sprintf("%s: want %s alone", why, handOverName(r.Key))
 	case !v.bothHave(r.Key):
 		return "", "not both versions have it"
 	}

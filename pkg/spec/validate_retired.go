@@ -34,6 +34,12 @@ func (v *validator) retired() {
 		v.addf("spec.kubelet.modern", "is missing; want the version of the kubelets: with the legacy side retired all "+
 			"of them are connected to the modern API server")
 	}
+	for i, entry := range s.HandedOver {
+		if namespace, resource := SplitHandOver(entry); namespace != "" {
+			v.addf(index("spec.handedOver", i), "%q: with the legacy side retired no controllers are left for other "+
+				"namespaces: hand %s over in all of them before, and name it without a namespace", entry, resource)
+		}
+	}
 	if missing := v.rolesNotCopied(); len(missing) > 0 {
 		v.addf("spec.handedOver",
 			"%s: with the legacy side retired the modern API server authorizes by its own roles: "+

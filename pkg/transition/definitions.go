@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -14,7 +13,7 @@ import (
 // the originals, which nothing serves any more. On the way back the same.
 
 // custom is what definitions define.
-func (b *builder) custom(set kubever.HandOver, back, copied bool) *Objects {
+func (b *builder) custom(set handedSet, back, copied bool) *Objects {
 	o := b.objects(set, back)
 	o.Definitions, o.Record = o.Record, "hand-over-custom-resources"
 	o.Plan.Definitions, o.Plan.Copy = set.Subjects[0], copied
@@ -42,7 +41,7 @@ func (b *builder) beforeDefinitions() {
 	}
 }
 
-func operators(set kubever.HandOver, to pair.Side) *Action {
+func operators(set handedSet, to pair.Side) *Action {
 	return &Action{Kind: ByHand, Text: fmt.Sprintf("custom resources and their definitions go to the %s side: stop "+
 		"the %s that act for them, and start them again when this is done, connected to the %s API server. What they "+
 		"manage goes on meanwhile", to, set.Programs, to)}

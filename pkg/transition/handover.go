@@ -13,27 +13,51 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
+// handedSet is a set that goes, or has gone.
+type handedSet struct {
+	kubever.HandOver
+	namespace string // whose objects go; "" for those of all
+}
+
+// has reports whether a plan has handed over a resource, as far as the set goes.
+func (h *handedSet) has(row *plan.Resource) bool {
+	return row.HandedOver || slices.Contains(row.HandedOverIn, h.namespace)
+}
+
 // handedOver are the sets that a plan has handed over.
-func handedOver(p *plan.Plan) []kubever.HandOver {
+func handedOver(p *plan.Plan) (sets []handedSet) {
 	if p == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(kubever.HandOvers()), func(set kubever.HandOver) bool {
-		return !slices.ContainsFunc(set.Keys, func(key string) bool {
+	for _, set := range kubever.HandOvers() {
+		var namespaces []string
+		for _, key := range set.Keys {
 			row := p.Resource(key)
-			return row != nil && (row.HandedOver || set.Kept && row.Copied)
+			switch {
+			case row == nil:
+			case row.HandedOver || set.Kept && row.Copied:
+				namespaces = []string{""}
+			case len(row.HandedOverIn) > 0:
+				namespaces = row.HandedOverIn
+			}
+		}
+		for _, namespace := range namespaces {
+			sets = append(sets, handedSet{set, namespace})
+		}
+	}
+	return sets
+}
+
+// without are the sets of the first list that are not in the second.
+func without(sets, others []handedSet) []handedSet {
+	return slices.DeleteFunc(slices.Clone(sets), func(set handedSet) bool {
+		return slices.ContainsFunc(others, func(o handedSet) bool {
+			return o.Keys[0] == set.Keys[0] && (o.namespace == set.namespace || o.namespace == "")
 		})
 	})
 }
 
-// without are the sets of the first list that are not in the second.
-func without(sets, others []kubever.HandOver) []kubever.HandOver {
-	return slices.DeleteFunc(slices.Clone(sets), func(set kubever.HandOver) bool {
-		return slices.ContainsFunc(others, func(o kubever.HandOver) bool { return o.Keys[0] == set.Keys[0] })
-	})
-}
-
-// refuseHandOver lists what stands against handing over what only one of two plans has handed over.
+// refuseHandOver lists what stands against handedSet over what only one of two plans has handed over.
 func refuseHandOver(from, to Setup) []string {
 	back := without(handedOver(from.Plan), handedOver(to.Plan))
 	forth := without(handedOver(to.Plan), handedOver(from.Plan))
@@ -50,7 +74,7 @@ func refuseHandOver(from, to Setup) []string {
 		return append(reasons, "spec.handedOver: nothing can be handed over to a side that does not run yet: install "+
 			"without it, then hand over")
 	}
-	if slices.ContainsFunc(forth, func(set kubever.HandOver) bool { return set.Defines }) {
+	if slices.ContainsFunc(forth, func(set handedSet) bool { return set.Defines }) {
 		for _, side := range pair.Sides() {
 			if collects(side, from.Plan, to.Plan) {
 				reasons = append(reasons, fmt.Sprintf("spec.handedOver: the garbage collector of the %s side runs: it "+
@@ -75,13 +99,18 @@ func refuseHandOver(from, to Setup) []string {
 }
 
 // namesOf are the resources of sets, as URLs have them.
-func namesOf(p, otherwise *plan.Plan, sets []kubever.HandOver) (names []string) {
+func namesOf(p, otherwise *plan.Plan, sets []handedSet) (names []string) {
 	if p == nil {
 		p = otherwise
 	}
 	for _, set := range sets {
 		for _, key := range set.Keys {
-			if row := p.Resource(key); row != nil {
+			row := p.Resource(key)
+			switch {
+			case row == nil:
+			case set.namespace != "":
+				names = append(names, set.namespace+"/"+row.Name)
+			default:
 				names = append(names, row.Name)
 			}
 		}
@@ -90,7 +119,8 @@ func namesOf(p, otherwise *plan.Plan, sets []kubever.HandOver) (names []string) 
 }
 
 // readHandOver finds what is handed over. Whatever acts for these objects, or collects what they own, stops meanwhile:
-// the controllers of the modern side and those of both sides, though their files stay.
+// the controllers of the modern side and those of both sides, though their files stay; and those of the legacy side,
+// where they go on to act for other namespaces.
 func (b *builder) readHandOver(was, is []render.Part) {
 	for _, set := range without(handedOver(b.to.Plan), handedOver(b.from.Plan)) {
 		switch {
@@ -113,7 +143,9 @@ func (b *builder) readHandOver(was, is []render.Part) {
 		changed := slices.ContainsFunc(b.changes, func(o change) bool {
 			return o.component().Host == c.Host && o.component().Name == c.Name
 		})
-		if at >= 0 && !changed && (joint(c) || daemon(pair.Modern)(c)) {
+		stops := joint(c) || daemon(pair.Modern)(c) ||
+			b.pauses() && c.Side == pair.Legacy && c.Kind == kubever.ControllerManager
+		if at >= 0 && !changed && stops {
 			b.changes = append(b.changes, change{was: &was[at], is: &is[i]})
 		}
 	}
@@ -121,6 +153,29 @@ func (b *builder) readHandOver(was, is []render.Part) {
 
 // handsOver reports whether objects go while no controller acts for them.
 func (b *builder) handsOver() bool { return len(b.sets)+len(b.defining) > 0 }
+
+// pauses reports whether the legacy controllers stop while objects go, and start afterwards as they were: they act for
+// other namespaces.
+func (b *builder) pauses() bool {
+	return slices.ContainsFunc(b.sets, func(set handedSet) bool { return set.namespace != "" })
+}
+
+// pauseExisting has a person stop those that run from files of their own.
+func (b *builder) pauseExisting(pauses bool) {
+	if !b.pauses() {
+		return
+	}
+	for _, h := range b.to.Plan.Hosts {
+		names, stop, start := b.byHand(h.Name, kubever.ControllerManager)
+		s := Step{Phase: Stop, Host: h.Name, Title: "stop " + names + " while objects go", Do: stop, Undo: start}
+		if !pauses {
+			s = Step{Phase: LegacyMgr, Host: h.Name, Title: "start " + names + " again", Do: start, Undo: stop}
+		}
+		if names != "" {
+			b.add(s)
+		}
+	}
+}
 
 // beforeHandOver are the steps before anything stops, in the order of the way back its last: the legacy controllers
 // give these objects up first, and have them again at the end of all.
@@ -141,7 +196,7 @@ func (b *builder) beforeHandOver() {
 func (b *builder) handOverServed() {
 	for _, set := range b.served {
 		forth, back := b.objects(set, false), b.objects(set, true)
-		names := strings.Join(forth.Names, ", ")
+		names := forth.what()
 		add := func(title string, do, undo *Action) {
 			b.add(Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Title: title, Do: do, Undo: undo})
 		}
@@ -169,7 +224,7 @@ func (b *builder) handOverServed() {
 func (b *builder) handOverKept() {
 	for _, set := range b.kept {
 		forth, back := b.objects(set, false), b.objects(set, true)
-		names, host := strings.Join(forth.Names, ", "), b.to.Plan.Hosts[0].Name
+		names, host := forth.what(), b.to.Plan.Hosts[0].Name
 		forth.Plan.Copy = true
 		copies := &Action{Kind: HandOver, Objects: forth}
 		b.add(Step{Phase: HandingOver, Host: host, Title: copies.changes(), Do: copies,
@@ -180,14 +235,14 @@ func (b *builder) handOverKept() {
 	}
 }
 
-func programs(set kubever.HandOver, names string, side pair.Side) *Action {
+func programs(set handedSet, names string, side pair.Side) *Action {
 	return &Action{Kind: ByHand, Text: fmt.Sprintf("%s are in both stores now, and the next step removes those of the "+
 		"%s side: see that %s that read them through the %s API server, or through the gateway, serve all of them "+
 		"and get the traffic, and that those that read them through the %s API server are stopped or have no "+
 		"traffic: they drop the routes of what is removed", names, side.Other(), set.Programs, side, side.Other())}
 }
 
-func (b *builder) addAdopted(set kubever.HandOver, back bool) {
+func (b *builder) addAdopted(set handedSet, back bool) {
 	objects := b.objects(set, back)
 	side := pair.Modern
 	if back {
@@ -195,7 +250,7 @@ func (b *builder) addAdopted(set kubever.HandOver, back bool) {
 	}
 	a := &Action{Kind: RunChecks, Before: []Check{{Kind: Adopted, Objects: objects,
 		Hint: fmt.Sprintf("the log of the %s controller manager says what it does with them", side)}}}
-	names := strings.Join(objects.Names, ", ")
+	names := objects.what()
 	s := Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Do: a,
 		Title: fmt.Sprintf("the %s controllers act for %s, and their pods stay", side, names)}
 	shows := func(r handover.Resource) bool { return handover.Observed(r.Kind) }
@@ -217,7 +272,7 @@ func (b *builder) handOver() {
 		back := &Action{Kind: HandBack, Objects: b.objects(set, true)}
 		b.add(Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Title: forth.changes(), Do: forth, Undo: back})
 	}
-	if !b.handsOver() {
+	if !b.handsOver() || b.pauses() {
 		return
 	}
 	for _, c := range existingOf(b.to.Plan) {
@@ -237,7 +292,7 @@ func (b *builder) afterHandOver() {
 	for _, set := range b.sets {
 		objects := b.objects(set, true)
 		b.add(Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Title: "on the way back: " +
-			strings.Join(objects.Names, ", ") + " can be handed back", Undo: b.mayGoOne(objects)})
+			objects.what() + " can be handed back", Undo: b.mayGoOne(objects)})
 	}
 	b.afterDefinitions()
 }
@@ -248,7 +303,7 @@ func (b *builder) mayGo() {
 		objects := b.objects(set, false)
 		objects.Plan.Copy = set.Programs != "" || set.Kept
 		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name,
-			Title: strings.Join(objects.Names, ", ") + " can be handed over", Do: b.mayGoOne(objects)})
+			Title: objects.what() + " can be handed over", Do: b.mayGoOne(objects)})
 	}
 	b.definitionsMayGo()
 }
@@ -259,21 +314,25 @@ func (b *builder) mayGoOne(objects *Objects) *Action {
 }
 
 // objects is what goes of a set, to the modern side or back to the legacy one.
-func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
+func (b *builder) objects(set handedSet, back bool) *Objects {
 	p := b.to.Plan
 	to := pair.Modern
 	if back {
 		to = pair.Legacy
 	}
 	o := &Objects{Record: "hand-over-" + path.Base(set.Subjects[0]), Plan: handover.Plan{Prefix: p.Prefix, Back: back,
-		Pods: "pods", APIVersions: map[string]map[string]string{}, Aggregated: set.Aggregated, Kept: set.Kept,
-		Collects: collects(to.Other(), b.from.Plan, b.to.Plan), Custom: len(b.defining) > 0}}
+		Namespace: set.namespace, Pods: "pods", APIVersions: map[string]map[string]string{},
+		Aggregated: set.Aggregated, Kept: set.Kept, Collects: collects(to.Other(), b.from.Plan, b.to.Plan),
+		Custom: len(b.defining) > 0}}
+	if set.namespace != "" {
+		o.Record += "." + set.namespace
+	}
 	if kubever.Behaves(kubever.BehaviourCronJobsMissed, p.Side(to).Version.Minor) {
 		o.Plan.MostMissed = mostMissed
 	}
 	for _, key := range set.Keys {
 		row := p.Resource(key)
-		if row == nil || !row.HandedOver && !row.Copied {
+		if row == nil || !set.has(row) && !row.Copied {
 			continue
 		}
 		o.From, o.To = *p.Store(row.View(to.Other()).Store), *p.Store(row.View(to).Store)
@@ -303,7 +362,7 @@ func (b *builder) objects(set kubever.HandOver, back bool) *Objects {
 	for i := range p.Resources {
 		row := &p.Resources[i]
 		switch {
-		case row.HandedOver:
+		case set.has(row):
 			o.Plan.Kinds = append(o.Plan.Kinds, groupKinds(row)...)
 			if renamed := unserved(row, to); len(renamed) > 0 { // a scale target may be of another set
 				o.Plan.APIVersions[row.Kind] = renamed
@@ -338,7 +397,7 @@ func groupKinds(row *plan.Resource) (kinds []string) {
 	return kinds
 }
 
-func resourceOf(p *plan.Plan, row *plan.Resource, to pair.Side, set kubever.HandOver) handover.Resource {
+func resourceOf(p *plan.Plan, row *plan.Resource, to pair.Side, set handedSet) handover.Resource {
 	view := row.View(to)
 	r := handover.Resource{Key: row.Key, Kind: row.Kind, StoredAs: view.StoredAs,
 		Subject: slices.Contains(set.Subjects, row.Key), Ended: slices.Contains(set.Ended, row.Key)}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -44,16 +43,22 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.rolesAlone()
 	b.handOverKept()
 	b.handOverServed()
+	b.pauseExisting(true)
 	b.stop()
 	b.legacyGone()
 	b.stopped()
 	b.stores()
 	b.servers(pair.Legacy, Legacy)
-	b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
+	if !b.pauses() {
+		b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
+	}
 	if !b.handsOver() {
 		b.existing()
 	}
 	b.handOver()
+	if b.pauses() {
+		b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
+	}
 	b.servers(pair.Modern, Modern)
 	b.wayBack(Modern)
 	b.servesAlone()
@@ -64,6 +69,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	}
 	b.joint()
 	b.start(Gateway, b.changed(gateway), true)
+	b.pauseExisting(false)
 	b.afterHandOver()
 	b.nodes(true)
 	b.leave()
@@ -126,11 +132,11 @@ type builder struct {
 	gone        []lostMember
 	steps       []Step
 	crossings   []crossing
-	sets        []kubever.HandOver // that are handed over while no controller acts for them
-	served      []kubever.HandOver // that are handed over while programs serve them
-	kept        []kubever.HandOver // that both sides have afterwards
-	defining    []kubever.HandOver // of definitions, which go with what they define
-	changes     []change           // in the order of the components, of hosts that both plans have first
+	sets        []handedSet // that are handed over while no controller acts for them
+	served      []handedSet // that are handed over while programs serve them
+	kept        []handedSet // that both sides have afterwards
+	defining    []handedSet // of definitions, which go with what they define
+	changes     []change    // in the order of the components, of hosts that both plans have first
 	disk, final map[place]render.File
 	placed      map[place]bool // programs that are put while what starts them is stopped
 	prepares    bool           // objects are written again

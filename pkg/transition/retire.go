@@ -324,34 +324,38 @@ func (b *builder) readableByLegacy() Check {
 
 // stopExisting has a person stop, and start again, what runs from files of its own.
 func (b *builder) stopExisting() {
-	byHost := map[string][]*plan.Component{}
-	for _, c := range existingOf(b.from.Plan) {
-		byHost[c.Host] = append(byHost[c.Host], c)
-	}
 	for _, h := range b.from.Plan.Hosts {
-		var names []string
-		stop, start := &Action{Kind: ByHand}, &Action{Kind: ByHand}
-		for _, c := range byHost[h.Name] {
-			names = append(names, c.Name)
-			for _, check := range goneChecks(c) {
-				check.Hint = "it runs from files of its own: stop it there"
-				stop.After = append(stop.After, check)
-			}
-			for _, check := range b.ready(b.from.Plan, c) {
-				check.CA, check.Version = "", ""
-				check.Hint = "it runs from files of its own: start it there"
-				start.After = append(start.After, check)
-			}
+		if names, stop, start := b.byHand(h.Name, ""); names != "" {
+			b.add(Step{Phase: Stop, Host: h.Name, Title: "stop the legacy side of " + h.Name, Do: stop, Undo: start})
 		}
-		if len(names) == 0 {
+	}
+}
+
+// byHand is how a person stops what runs on a host from files of its own, and starts it again: components of a kind, ""
+// for all of them. No names where there are none.
+func (b *builder) byHand(host, kind string) (names string, stop, start *Action) {
+	var list []string
+	stop, start = &Action{Kind: ByHand}, &Action{Kind: ByHand}
+	for _, c := range existingOf(b.from.Plan) {
+		if c.Host != host || kind != "" && c.Kind != kind {
 			continue
 		}
-		list := strings.Join(names, ", ")
-		stop.Text = fmt.Sprintf("stop %s on %s: they run from files of their own; keep these files elsewhere, for "+
-			"undo wants them back", list, h.Name)
-		start.Text = fmt.Sprintf("start %s on %s again: put their files back", list, h.Name)
-		b.add(Step{Phase: Stop, Host: h.Name, Title: "stop the legacy side of " + h.Name, Do: stop, Undo: start})
+		list = append(list, c.Name)
+		for _, check := range goneChecks(c) {
+			check.Hint = "it runs from files of its own: stop it there"
+			stop.After = append(stop.After, check)
+		}
+		for _, check := range b.ready(b.from.Plan, c) {
+			check.CA, check.Version = "", ""
+			check.Hint = "it runs from files of its own: start it there"
+			start.After = append(start.After, check)
+		}
 	}
+	names = strings.Join(list, ", ")
+	stop.Text = fmt.Sprintf("stop %s on %s, which runs from files of its own; keep these files elsewhere, for they "+
+		"are put back", names, host)
+	start.Text = fmt.Sprintf("start %s on %s again: put their files back", names, host)
+	return names, stop, start
 }
 
 func masters(p *plan.Plan) *Masters {

@@ -195,7 +195,8 @@ type Access struct {
 
 // Objects are those of resources that go from one store to another.
 type Objects struct {
-	// Record is the name of the record of what went, the same for both directions: a DNS label.
+	// Record is the name of the record of what went, the same for both directions: a DNS label, and for one namespace
+	// a dot and its name.
 	Record string        `json:"record"`
 	Names  []string      `json:"names"` // of the resources, for people
 	Plan   handover.Plan `json:"plan"`

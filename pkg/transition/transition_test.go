@@ -95,6 +95,13 @@ func journeys(t *testing.T) map[string][2]Setup {
 		handing(t, splitExample, "deployments.apps", render.StaticPod)}
 	pairs["hand over, of units"] = [2]Setup{handing(t, splitExample, "", render.Systemd),
 		handing(t, splitExample, "deployments.apps", render.Systemd)}
+	for name, target := range map[string]render.Target{"pods": render.StaticPod, "units": render.Systemd} {
+		pairs["hand a namespace over, of "+name] = [2]Setup{handing(t, splitExample, "", target),
+			handing(t, splitExample, "team-a/deployments.apps", target)}
+	}
+	pairs["hand all over after a namespace"] = [2]Setup{
+		handing(t, splitExample, "team-a/deployments.apps", render.StaticPod),
+		handing(t, splitExample, "deployments.apps", render.StaticPod)}
 	pairs["hand definitions over"] = [2]Setup{handing(t, splitExample, "", render.StaticPod),
 		handing(t, splitExample, definedAndKept, render.StaticPod)}
 	for name, journey := range etcdJourneys(t) {

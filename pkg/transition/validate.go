@@ -325,15 +325,24 @@ func (a *Action) validate() error {
 // what is handed over, in words.
 func (o *Objects) what() string {
 	names := strings.Join(o.Names, ", ")
-	if o.Plan.Definitions != "" {
+	switch {
+	case o.Plan.Definitions != "":
 		return "what " + names + " define"
+	case o.Plan.Namespace != "":
+		return names + " of namespace " + o.Plan.Namespace
 	}
 	return names
 }
 
+// hasRecord reports whether the record has the name of a file, one for each namespace.
+func (o *Objects) hasRecord() bool {
+	name, namespace, inOne := strings.Cut(o.Record, ".")
+	return spec.IsLabel(name) && namespace == o.Plan.Namespace && (!inOne || spec.IsLabel(namespace))
+}
+
 // validate checks what a hand-over goes by.
 func (o *Objects) validate() error {
-	if o == nil || !spec.IsLabel(o.Record) || len(o.Names) == 0 || len(o.Plan.Resources) == 0 ||
+	if o == nil || !o.hasRecord() || len(o.Names) == 0 || len(o.Plan.Resources) == 0 ||
 		o.Plan.Prefix == "" || o.Plan.Pods == "" || o.From.Name == o.To.Name ||
 		o.Pods != o.From.Name && o.Pods != o.To.Name {
 		return errors.New("want objects with a record, names, resources, and two stores of which one has the pods")
@@ -351,7 +360,8 @@ func (o *Objects) validate() error {
 	}
 	for i, r := range o.Plan.Resources {
 		fact, known := kubever.ResourceByKey(r.Key)
-		if _, goes := kubever.HandOverOf(r.Key); !known || !goes || fact.Kind != r.Kind || r.StoredAs == "" {
+		if set, goes := kubever.HandOverOf(r.Key); !known || !goes || fact.Kind != r.Kind || r.StoredAs == "" ||
+			o.Plan.Namespace != "" && !set.ByNamespace() {
 			return fmt.Errorf("resource %q of kind %q: is none that is handed over", r.Key, r.Kind)
 		}
 		if fact.Name != o.Names[i] { // which titles have

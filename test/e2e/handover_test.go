@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -79,6 +78,65 @@ func TestTransitionHandsWorkloadsOver(t *testing.T) {
 	}, fusionctlEnv)
 }
 
+// TestTransitionHandsANamespaceOver: all that can go of one namespace goes to the modern side and back, killed
+// meanwhile. What another namespace has of the same stays, with its pods, and the legacy controllers act for it.
+func TestTransitionHandsANamespaceOver(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T) {
+		f := startLegacyCluster(t)
+		f.jobs()
+		const neighbour = "team-b"
+		must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces",
+			object{"metadata": object{"name": neighbour}}, nil))
+		f.in(neighbour).legacyWorkloads()
+		f.in(neighbour).jobs()
+		f.intoFusion()
+		other := f.in(neighbour)
+		before, objects := f.started(), f.objects(pair.Legacy)
+		beside, others := other.started(), other.objects(pair.Legacy)
+		w := f.planHandOver("demo/*")
+		const moves, stop, start = "hand replicasets, deployments of namespace demo over to the modern side",
+			"stop kube-controller-manager while objects go", "start kube-controller-manager again"
+		const ingresses = "the ingress controllers of the other side serve ingresses of namespace demo"
+		is := func(side pair.Side, when string) {
+			t.Helper()
+			f.same(before, when)
+			f.are(side, objects)
+			f.are(side.Other(), nil)
+			other.same(beside, when)
+			other.are(pair.Legacy, others)
+			other.are(pair.Modern, nil)
+			other.scales(pair.Legacy)
+			f.scales(side)
+		}
+
+		w.asks("apply", "ingresses of namespace demo are in both stores now")
+		w.asks("apply", "stop kube-controller-manager on", ingresses)
+		f.run("mv", manager, "/root/manager.yaml")
+		w.killed("apply", moves, stop)
+		w.asks("apply", "start kube-controller-manager on")
+		f.run("mv", "/root/manager.yaml", manager)
+		w.run("apply", start)
+		is(pair.Modern, "handed over")
+		if out := f.run("fusionctl", "etcd", "check", "/root/handed.yaml"); !strings.Contains(out, "0 errors") {
+			t.Errorf("the stores afterwards: %s", out)
+		}
+
+		before, objects = f.started(), f.objects(pair.Modern)
+		beside, others = other.started(), other.objects(pair.Legacy)
+		f.run("mv", manager, "/root/manager.yaml")
+		w.killed("undo", moves, start)
+		w.asks("undo", "start kube-controller-manager on")
+		f.run("mv", "/root/manager.yaml", manager)
+		w.run("undo", stop, ingresses)
+		is(pair.Legacy, "handed back")
+		provedOnNodes(t, "1.15.12", "1.36.3",
+			"fusionctl transition hands one namespace over to the modern side and back, killed meanwhile: the same "+
+				"UIDs, pods and containers; another namespace with the same workloads stays, and each side's "+
+				"controllers scale those that it has")
+	}, fusionctlEnv)
+}
+
 // intoFusion installs the pair by `fusionctl transition`, with a policy for all workloads.
 func (f *nodesPair) intoFusion() {
 	t := f.t
@@ -121,15 +179,8 @@ func (f *nodesPair) legacyManager(text string) func(ctx context.Context) error {
 	}
 }
 
-// wayOnHost is a file of steps, which are done on the one machine.
-type wayOnHost struct {
-	f    *nodesPair
-	file string
-	ids  map[string]string // by title
-}
-
 // planHandOver plans the steps that hand resources over.
-func (f *nodesPair) planHandOver(resources ...string) *wayOnHost {
+func (f *nodesPair) planHandOver(resources ...string) *stepsOnHost {
 	t := f.t
 	t.Helper()
 	text, err := os.ReadFile(f.SpecFile)
@@ -138,31 +189,7 @@ func (f *nodesPair) planHandOver(resources ...string) *wayOnHost {
 	handed := "spec:\n  handedOver: [" + strings.Join(resources, ", ") + "]\n"
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(text), "spec:\n", handed, 1)), 0o600))
 	f.install(file, "/root/handed.yaml", "0600")
-	return f.planSteps("handover", "/root/spec.yaml", "/root/handed.yaml").wayOnHost
-}
-
-func (w *wayOnHost) words(verb string) []string {
-	return []string{"fusionctl", "transition", verb, w.file, "--yes", "--wait", "5m", "-o", "json"}
-}
-
-func (w *wayOnHost) run(verb string) {
-	w.f.t.Helper()
-	start := time.Now()
-	w.f.run(w.words(verb)...)
-	w.f.t.Logf("%s to its end after %s", verb, time.Since(start).Round(time.Millisecond))
-}
-
-func (w *wayOnHost) fails(verb, says string) {
-	w.f.t.Helper()
-	out, err := w.f.nodes[0].Run(w.f.t.Context(), w.words(verb)...)
-	if err == nil || !strings.Contains(out, says) {
-		w.f.t.Fatalf("%s = %v, want it to fail and to say %q:\n%s", verb, err, says, out)
-	}
-}
-
-func (w *wayOnHost) killed(verb, title string) {
-	w.f.t.Helper()
-	w.f.killedAt(w.words(verb), verb, title, w.ids)
+	return f.planSteps("handover", "/root/spec.yaml", "/root/handed.yaml")
 }
 
 // objects are the UIDs of what is handed over, as a side has them, by resource and name.
@@ -200,6 +227,17 @@ func (f *nodesPair) are(side pair.Side, want map[string]string) {
 func (f *nodesPair) acts(side pair.Side) {
 	t := f.t
 	t.Helper()
+	f.scales(side)
+	f.rolls(side, "deployment", "deployment", 3)
+	f.rolls(side, "daemonset", "daemon", len(f.nodes))
+	f.rolls(side, "statefulset", "set", 2)
+	f.schedules(side)
+}
+
+// scales: the controllers of a side bring pods, and take them away.
+func (f *nodesPair) scales(side pair.Side) {
+	t := f.t
+	t.Helper()
 	scale := func(resource, name string, replicas int) {
 		t.Helper()
 		_, err := f.kubectl(t.Context(), side, "", "scale", "--replicas", fmt.Sprint(replicas), resource+"/"+name)
@@ -210,10 +248,6 @@ func (f *nodesPair) acts(side pair.Side) {
 	scale("deployment", "deployment", 3)
 	scale("statefulset", "set", 3)
 	scale("statefulset", "set", 2)
-	f.rolls(side, "deployment", "deployment", 3)
-	f.rolls(side, "daemonset", "daemon", len(f.nodes))
-	f.rolls(side, "statefulset", "set", 2)
-	f.schedules(side)
 }
 
 // jobs creates what runs to its end, what creates such, and what scales a Deployment, and waits for the end of the
@@ -223,7 +257,7 @@ func (f *nodesPair) jobs() {
 	template := func() object { return labelled("once", once(runs("echo", "done"))) }
 	f.create(pair.Legacy, f.path(pair.Legacy, "jobs"), object{"metadata": object{"name": "once"},
 		"spec": object{"template": template()}})
-	f.create(pair.Legacy, "/apis/batch/v1beta1/namespaces/demo/cronjobs", object{
+	f.create(pair.Legacy, "/apis/batch/v1beta1/namespaces/"+f.within()+"/cronjobs", object{
 		"metadata": object{"name": "minutely"}, "spec": object{"schedule": "* * * * *", "suspend": true,
 			"jobTemplate": object{"spec": object{"template": template()}}}})
 	f.create(pair.Legacy, f.path(pair.Legacy, "horizontalpodautoscalers"), object{

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,7 +77,17 @@ type nodesPair struct {
 	controllers *rig.Process
 	kubeconfigs map[pair.Side]string
 	program     string // fusionctl
+	namespace   string // of the workloads; "" for demo
 }
+
+// in is the same pair with workloads of another namespace.
+func (f *nodesPair) in(namespace string) *nodesPair {
+	other := *f
+	other.namespace = namespace
+	return &other
+}
+
+func (f *nodesPair) within() string { return cmp.Or(f.namespace, "demo") }
 
 // startNodesPair starts a pair with everything that the plan has, and nodes with kubelets and service proxies of the
 // legacy release.
@@ -172,7 +183,7 @@ func (d door) kubectl(ctx context.Context, input string, args ...string) (string
 		return "", err
 	}
 	command := exec.CommandContext(
-		ctx, binary, append([]string{"--kubeconfig", d.kubeconfig, "--namespace", "demo"}, args...)...)
+		ctx, binary, append([]string{"--kubeconfig", d.kubeconfig, "--namespace", d.within()}, args...)...)
 	command.Env = append(os.Environ(), "HOME="+d.Dir())
 	if input != "" {
 		command.Stdin = strings.NewReader(input)
@@ -214,7 +225,7 @@ func (p *seenOnNode) ready() bool {
 // pods lists the pods with the label workload, as the legacy server has them.
 func (f *nodesPair) pods(ctx context.Context, workload string) ([]seenOnNode, error) {
 	var list struct{ Items []seenOnNode }
-	path := demoPods
+	path := "/api/v1/namespaces/" + f.within() + "/pods"
 	if workload != "" {
 		path += "?labelSelector=workload=" + workload
 	}
@@ -269,7 +280,7 @@ func (f *nodesPair) path(side pair.Side, key string) string {
 			best = gv
 		}
 	}
-	return "/apis/" + best.String() + "/namespaces/demo/" + key
+	return "/apis/" + best.String() + "/namespaces/" + f.within() + "/" + key
 }
 
 // runs is a pod spec with one container of the rig's program.

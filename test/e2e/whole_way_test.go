@@ -612,7 +612,9 @@ func (w *wholeWay) actsAlone() {
 
 // stepsOnHost is a file of steps, which are done on the one machine.
 type stepsOnHost struct {
-	*wayOnHost
+	f     *nodesPair
+	file  string
+	ids   map[string]string // by title
 	dying *dying
 }
 
@@ -631,7 +633,7 @@ func (w *wholeWay) plan(name, from, to string) *stepsOnHost {
 func (f *nodesPair) planSteps(name, from, to string, flags ...string) *stepsOnHost {
 	t := f.t
 	t.Helper()
-	s := &stepsOnHost{wayOnHost: &wayOnHost{f: f, file: "/root/" + name + ".steps", ids: map[string]string{}}}
+	s := &stepsOnHost{f: f, file: "/root/" + name + ".steps", ids: map[string]string{}}
 	words := append([]string{"fusionctl", "transition", "plan", from, to, "--out", s.file, "-o", "json"}, flags...)
 	var printed struct{ Steps []struct{ ID, Title string } }
 	must(t, json.Unmarshal([]byte(f.run(words...)), &printed))
@@ -643,7 +645,7 @@ func (f *nodesPair) planSteps(name, from, to string, flags ...string) *stepsOnHo
 
 // doing are the words of apply or undo with the steps that a person has done.
 func (s *stepsOnHost) doing(verb string, done ...string) []string {
-	words := s.words(verb)
+	words := []string{"fusionctl", "transition", verb, s.file, "--yes", "--wait", "5m", "-o", "json"}
 	for _, title := range done {
 		if s.ids[title] == "" {
 			s.f.t.Fatalf("no step %q: %v", title, s.ids)

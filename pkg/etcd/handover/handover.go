@@ -72,7 +72,9 @@ func (r *Resource) compared() bool { return r.Compared != "" || r.By != "" }
 
 // Plan is one direction of a hand-over. It is plain data.
 type Plan struct {
-	Prefix    string     `json:"prefix"`
+	Prefix string `json:"prefix"`
+	// Namespace is the one whose objects go; "" for those of all.
+	Namespace string     `json:"namespace,omitempty"`
 	Resources []Resource `json:"resources"` // in the order in which they go: what is owned before its owners
 	// APIVersions are those that the API servers there do not serve, and what takes their place: kind -> old -> new.
 	APIVersions       map[string]map[string]string `json:"apiVersions,omitempty"`
@@ -185,10 +187,18 @@ func (e *GoneError) Error() string {
 // ErrBothWritten is wrapped when an object was written in both stores: a person has to decide which is right.
 var ErrBothWritten = errors.New("was written in both stores")
 
-// each reads the objects of a resource.
+// each reads the objects of a resource, of the namespace alone where there is one.
 func (j *Job) each(ctx context.Context, store NamedStore, resource string,
 	visit func(etcd.Entry, *storage.Envelope, *storage.Meta) error) error {
-	from := j.Prefix + "/" + resource + "/"
+	if j.Namespace != "" {
+		resource += "/" + j.Namespace
+	}
+	return j.below(ctx, store, j.Prefix+"/"+resource+"/", visit)
+}
+
+// below reads the objects whose keys begin so.
+func (j *Job) below(ctx context.Context, store NamedStore, from string,
+	visit func(etcd.Entry, *storage.Envelope, *storage.Meta) error) error {
 	_, err := etcd.Entries(ctx, etcd.Store{Name: store.Name, Pager: store},
 		etcd.Request{From: from, To: etcd.PrefixEnd(from)},
 		func(e etcd.Entry) error {

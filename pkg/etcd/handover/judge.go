@@ -383,12 +383,13 @@ func (j *Job) bring(ctx context.Context, items []item) error {
 	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		in := func(store NamedStore, is bool) error {
-			return j.each(ctx, store, group, func(_ etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
-				if wanted[string(m.UID)] {
-					j.brought[string(m.UID)] = is
-				}
-				return nil
-			})
+			return j.below(ctx, store, j.Prefix+"/"+group+"/",
+				func(_ etcd.Entry, _ *storage.Envelope, m *storage.Meta) error {
+					if wanted[string(m.UID)] {
+						j.brought[string(m.UID)] = is
+					}
+					return nil
+				})
 		}
 		if err := errors.Join(in(j.To, true), in(j.From, j.Custom)); err != nil {
 			return err
