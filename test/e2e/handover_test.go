@@ -106,7 +106,6 @@ func TestTransitionHandsANamespaceOver(t *testing.T) {
 			other.same(beside, when)
 			other.are(pair.Legacy, others)
 			other.are(pair.Modern, nil)
-			other.scales(pair.Legacy)
 			f.scales(side)
 		}
 
@@ -118,6 +117,7 @@ func TestTransitionHandsANamespaceOver(t *testing.T) {
 		f.run("mv", "/root/manager.yaml", manager)
 		w.run("apply", start)
 		is(pair.Modern, "handed over")
+		other.scales(pair.Legacy)
 		if out := f.run("fusionctl", "etcd", "check", "/root/handed.yaml"); !strings.Contains(out, "0 errors") {
 			t.Errorf("the stores afterwards: %s", out)
 		}
