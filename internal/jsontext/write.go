@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -13,9 +14,11 @@ import (
 // line, or with an indent, its lines but the first after a prefix. About so many bytes are expected. FuzzMarshal holds
 // it against encoding/json. Errors: those of encoding/json.
 func Marshal(value any, prefix, indent string, expected int) ([]byte, error) {
-	w := writer{out: make([]byte, 0, expected+expected/4), prefix: prefix, indent: indent}
+	w := writers.Get().(*writer)
+	defer w.giveBack()
+	w.prefix, w.indent, w.out = prefix, indent, slices.Grow(w.out[:0], expected+expected/4)
 	if w.value(value, 0) {
-		return w.out, nil
+		return bytes.Clone(w.out), nil
 	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -54,6 +57,19 @@ func Size(value any) (bytes int) {
 		bytes = 1
 	}
 	return bytes
+}
+
+// writers keep the memory of texts: how long one becomes is known when it is written.
+var writers = sync.Pool{New: func() any { return new(writer) }}
+
+// keptBytes is how much memory a writer keeps, at most.
+const keptBytes = 4 << 20
+
+func (w *writer) giveBack() {
+	clear(w.fields[:cap(w.fields)]) // they hold values
+	if w.fields = w.fields[:0]; cap(w.out) <= keptBytes {
+		writers.Put(w)
+	}
 }
 
 type writer struct {
@@ -109,7 +125,7 @@ func (w *writer) object(object map[string]any, depth int) bool {
 		w.fields = append(w.fields, field{name, value})
 	}
 	end := len(w.fields)
-	slices.SortFunc(w.fields[start:], func(a, b field) int { return strings.Compare(a.name, b.name) })
+	sortFields(w.fields[start:])
 	for i := start; i < end; i++ {
 		w.separate(i == start, '{', depth+1)
 		w.string(w.fields[i].name)
@@ -125,6 +141,21 @@ func (w *writer) object(object map[string]any, depth int) bool {
 	w.line(depth)
 	w.out = append(w.out, '}')
 	return true
+}
+
+// sortFields sorts by name: few, as most objects have, by putting each where it belongs among those before it.
+func sortFields(fields []field) {
+	if len(fields) > 12 {
+		slices.SortFunc(fields, func(a, b field) int { return strings.Compare(a.name, b.name) })
+		return
+	}
+	for i := 1; i < len(fields); i++ {
+		one, at := fields[i], i
+		for ; at > 0 && one.name < fields[at-1].name; at-- {
+			fields[at] = fields[at-1]
+		}
+		fields[at] = one
+	}
 }
 
 func (w *writer) list(list []any, depth int) bool {

@@ -89,7 +89,7 @@ func (v *Conversion) WriteDefaults(wanted func(path string) bool) []Loss {
 	v.Own()
 	losses := v.Defaults.Write(v.Out, wanted)
 	left := *v.Defaults
-	left.fields = slices.DeleteFunc(slices.Clone(left.fields), func(field differingField) bool {
+	left.fields = slices.DeleteFunc(slices.Clone(left.fields), func(field *differingField) bool {
 		return field.before != nil && wanted(field.text)
 	})
 	v.Defaults = &left
@@ -103,12 +103,14 @@ func (v *Conversion) WriteRequired(minor kubever.Minor) (paths []string) {
 	if v.Defaults == nil || known == nil {
 		return nil
 	}
-	var required []differingField
+	var required []*differingField
 	for _, field := range v.Defaults.fields {
 		last := len(field.at) - 1
 		name, ok := field.at[last].(string)
-		if of := known.to(field.at[:last]); ok && of != nil && field.before != nil && field.now == nil &&
-			kubever.Required(of.typeName, name).Has(minor) {
+		if !ok || field.before == nil || field.now != nil {
+			continue
+		}
+		if of := known.to(field.at[:last]); of != nil && kubever.Required(of.typeName, name).Has(minor) {
 			required = append(required, field)
 		}
 	}
@@ -116,6 +118,7 @@ func (v *Conversion) WriteRequired(minor kubever.Minor) (paths []string) {
 		return nil
 	}
 	target, allKnown := v.forms.target, v.forms.known
+	paths = make([]string, 0, len(required))
 	for _, field := range required {
 		v.ownAt(field.at)
 		putAt(v.Out.Object, field.at, runtime.DeepCopyJSONValue(field.before))

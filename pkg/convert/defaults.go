@@ -32,9 +32,9 @@ func (c *Converter) Defaults(in, out *unstructured.Unstructured, write bool) ([]
 
 // DifferingDefaults are the fields that an object leaves out and that two versions default otherwise. Nil is none.
 type DifferingDefaults struct {
-	from, to schema.GroupVersionKind
-	fields   []differingField
-	after    runtime.Object // the result with its defaults, of which the fields were compared
+	of     [2]string // the versions in words
+	fields []*differingField
+	after  runtime.Object // the result with its defaults, of which the fields were compared
 }
 
 type differingField struct {
@@ -92,7 +92,7 @@ func (c *Converter) differing(in, out *unstructured.Unstructured, f *forms) (*Di
 	if err := d.compare(out.Object, left, right); err != nil || d.fields == nil {
 		return nil, err
 	}
-	return &DifferingDefaults{from: from, to: to, fields: d.fields, after: after}, nil
+	return &DifferingDefaults{of: r.words, fields: d.fields, after: after}, nil
 }
 
 // after is a result of a route with its defaults: as a whole where that is wanted.
@@ -167,9 +167,9 @@ func (d *DifferingDefaults) Write(out *unstructured.Unstructured, wanted func(pa
 	return left
 }
 
-func (d *DifferingDefaults) loss(field differingField) Loss {
-	return Loss{Path: field.text, Meaning: "not set, which is " + spelled(field.before) + " in " +
-		d.from.GroupVersion().String() + " and " + spelled(field.now) + " in " + d.to.GroupVersion().String()}
+func (d *DifferingDefaults) loss(field *differingField) Loss {
+	return Loss{Path: field.text, Meaning: "not set, which is " + spelled(field.before) + d.of[0] + " and " +
+		spelled(field.now) + d.of[1]}
 }
 
 // putAt sets a field; objects on the way that are not there are made.
@@ -221,9 +221,8 @@ func (r *route) light(object map[string]any) map[string]any {
 // withoutPodSpec leaves out what has the same defaults in both versions and is most of the object. The labels of a pod
 // template stay: selectors are made of them.
 func withoutPodSpec(object map[string]any, template path) map[string]any {
-	rest, part := cut(object, template)
+	rest, part := cut(object, template) // what leads to it is its own
 	if fields, ok := part.(map[string]any); ok {
-		rest, _ = cut(object, template) // of its own
 		paste(rest, template, map[string]any{"metadata": fields["metadata"]})
 	}
 	return rest
@@ -232,7 +231,7 @@ func withoutPodSpec(object map[string]any, template path) map[string]any {
 // defaults walks what two versions make of an object, beside the object.
 type defaults struct {
 	at     path
-	fields []differingField
+	fields []*differingField
 	skip   []reflect.Type // what is in them differs in nothing that an object can leave out
 }
 
@@ -261,7 +260,8 @@ func (d *defaults) field(name string, object map[string]any, before, now any) {
 	if isEmpty(before) && isEmpty(now) {
 		return
 	}
-	d.fields = append(d.fields, differingField{at: d.at.clone(), text: d.at.String(), before: before, now: now})
+	d.fields = append(d.fields,
+		&differingField{at: d.at.clone(), text: d.at.String(), before: before, now: now})
 }
 
 // inside compares what is in a value that the object says.

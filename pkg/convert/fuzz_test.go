@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"maps"
 	"math/rand"
 	"reflect"
@@ -168,6 +169,81 @@ func TestWritersWriteAlike(t *testing.T) {
 	if want := len(s.c.hubs) * 9; written < want {
 		t.Errorf("%d objects were written, want at least %d", written, want)
 	}
+}
+
+// TestGuidedWritingIsWritingAndComparing: what is written beside the input, and what is noted meanwhile, is what is found
+// of the whole when it is written.
+func TestGuidedWritingIsWritingAndComparing(t *testing.T) {
+	s := newSpecimens(t, 17)
+	chance := rand.New(rand.NewSource(17))
+	compared, displaced, added := 0, 0, 0
+	for _, kinds := range s.c.spokes {
+		for _, from := range kinds {
+			for _, to := range kinds {
+				for n := range 6 {
+					in := s.of(t, from)
+					if n%3 > 0 {
+						thinned(chance, in)
+					}
+					if n%3 > 1 {
+						thinned(chance, in)
+					}
+					source, err := s.c.decode(in, from)
+					if err != nil {
+						t.Fatal(err)
+					}
+					target, err := s.c.throughTypes(source, to, s.c.hubs[from])
+					if err != nil {
+						continue
+					}
+					r := route{source: s.c.shapes.of(from), target: s.c.shapes.of(to)}
+					want, whole := mustWrite(t, target), &walk{}
+					whole.compare(in, want, r.source, r.target)
+					beside := &walk{}
+					got, err := beside.written(in, target, r.source, r.target)
+					if err != nil {
+						t.Fatal(err)
+					}
+					diff := cmp.Diff(want, got)
+					diff += cmp.Diff(noted(whole), noted(beside))
+					whole.take()
+					beside.take()
+					if diff += cmp.Diff(want, got); diff != "" {
+						t.Fatalf("%s to %s: compared afterwards, and meanwhile:\n%s", kindName(from), kindName(to), diff)
+					}
+					compared++
+					displaced += map[bool]int{true: 1}[whole.displaced]
+					added += len(whole.void) + len(whole.empty) + len(whole.derived)
+				}
+			}
+		}
+	}
+	if compared < 1000 || displaced < 50 || added < 300 {
+		t.Errorf("%d objects were compared, %d of them changed, with %d additions: too few", compared, displaced, added)
+	}
+}
+
+// noted is what a walk found, in an order of its own.
+func noted(w *walk) map[string]any {
+	found := map[string]any{"displaced": w.displaced, "hollow": w.hollow, "respelled": w.respelled, "depth": w.depth}
+	for name, list := range map[string]additions{"void": w.void, "empty": w.empty, "derived": w.derived} {
+		var words []string
+		for _, a := range list {
+			words = append(words, fmt.Sprintf("%s in %v", a.key, a.object))
+		}
+		slices.Sort(words)
+		found[name] = words
+	}
+	return found
+}
+
+func mustWrite(t *testing.T, object runtime.Object) map[string]any {
+	t.Helper()
+	out, err := unstructuredOf(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // TestSamenessIsThatOfReflect: two objects are the same as reflect.DeepEqual says, and different when one differs.

@@ -397,17 +397,11 @@ func (w *walk) objects(in, out map[string]any, source, target *shape) {
 				continue
 			}
 		}
-		field := target.at(key)
 		switch {
-		case ok && w.leaf(value, other, source.at(key), field):
+		case ok && w.leaf(value, other, source.at(key), target.at(key)):
 			out[key] = runtime.DeepCopyJSONValue(value)
-		case ok:
-		case isEmpty(value) && field != nil && field.fields == nil: // left out by Go's encoding, but the input says it
-			out[key] = runtime.DeepCopyJSONValue(value)
-			w.respelled = true
-		case value != nil:
-			w.displaced = true
-			w.hollow = w.hollow || isHollow(value)
+		case !ok:
+			w.missing(key, value, out, target)
 		}
 	}
 	if shared == len(out) {
@@ -431,6 +425,19 @@ func (w *walk) objects(in, out map[string]any, source, target *shape) {
 		default:
 			w.addEmpties(value, target.at(key))
 		}
+	}
+}
+
+// missing looks at what the input says and the output does not.
+func (w *walk) missing(key string, value any, out map[string]any, target *shape) {
+	field := target.at(key)
+	switch {
+	case isEmpty(value) && field != nil && field.fields == nil: // left out by Go's encoding, but the input says it
+		out[key] = runtime.DeepCopyJSONValue(value)
+		w.respelled = true
+	case value != nil:
+		w.displaced = true
+		w.hollow = w.hollow || isHollow(value)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 // A route leads from one kind to another by steps: through Kubernetes' internal type, or through a Func.
 type route struct {
 	from, to schema.GroupVersionKind
+	words    [2]string // in which versions: as losses say it
 	steps    []step
 	back     []step // nil when there is no way back
 	typed    bool   // a step goes through Kubernetes' types
@@ -57,6 +58,7 @@ func (c *Converter) route(from, to schema.GroupVersionKind) (*route, error) {
 	r := &route{
 		from: from, to: to, steps: steps, back: back, typed: typed,
 		source: c.shapes.of(from), target: c.shapes.of(to),
+		words: [2]string{" in " + from.GroupVersion().String(), " in " + to.GroupVersion().String()},
 	}
 	hub, native := c.hubs[from]
 	r.relabels = native && c.hubs[to] == hub && !rewrites(from, to)
@@ -260,12 +262,11 @@ func (r *route) directly(in map[string]any, f *forms) (map[string]any, []differe
 	if err != nil {
 		return nil, nil, &ContentError{r.from, err}
 	}
-	out, err := unstructuredOf(target)
+	w := &walk{}
+	out, err := w.written(in, target, r.source, r.target)
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &walk{}
-	w.compare(in, out, r.source, r.target)
 	// The Go values say what the objects say, and are theirs alone: a part that is cut out is not in them.
 	whole := f.kept && r.template == nil && r.schema == nil
 	exact := whole && !w.hollow && !w.respelled && len(w.empty)+len(w.derived) == 0

@@ -45,6 +45,13 @@ func writerOf(t reflect.Type) writer {
 // plainly is a type that writes itself without JSON: a time, a quantity.
 type plainly interface{ ToUnstructured() any }
 
+// writesItself reports whether a type is not written by what it is made of.
+func writesItself(t reflect.Type) bool {
+	pointer := reflect.PointerTo(t)
+	return t == reflect.TypeFor[intstr.IntOrString]() || t.Implements(reflect.TypeFor[plainly]()) ||
+		pointer.Implements(reflect.TypeFor[plainly]()) || pointer.Implements(marshaler)
+}
+
 func newWriter(t reflect.Type) writer {
 	pointer := reflect.PointerTo(t)
 	switch {
@@ -127,6 +134,16 @@ type fieldWriter struct {
 	omitEmpty bool
 	omitZero  func(of reflect.Value) bool // nil for one that is written when it is zero, too
 	write     writer
+	guided    guided
+}
+
+// in is the field of a struct; false where it is left out.
+func (f *fieldWriter) in(of reflect.Value) (reflect.Value, bool) {
+	place := of.Field(f.at[0])
+	for _, i := range f.at[1:] {
+		place = place.Field(i)
+	}
+	return place, !(f.omitEmpty && isZero(place) || f.omitZero != nil && f.omitZero(place))
 }
 
 func structWriter(t reflect.Type) writer {
@@ -136,12 +153,10 @@ func structWriter(t reflect.Type) writer {
 	}
 	return func(of reflect.Value) (any, error) {
 		object := make(map[string]any, 4)
-		for _, field := range fields {
-			place := of.Field(field.at[0])
-			for _, i := range field.at[1:] {
-				place = place.Field(i)
-			}
-			if field.omitEmpty && isZero(place) || field.omitZero != nil && field.omitZero(place) {
+		for i := range fields {
+			field := &fields[i]
+			place, there := field.in(of)
+			if !there {
 				continue
 			}
 			value, err := field.write(place)
@@ -179,7 +194,8 @@ func fieldWriters(t reflect.Type, at []int) (fields []fieldWriter, ok bool) {
 		case name == "":
 			name = field.Name
 		}
-		written := fieldWriter{at: here, name: name, omitEmpty: has("omitempty"), write: lazyWriter(field.Type)}
+		written := fieldWriter{at: here, name: name, omitEmpty: has("omitempty"), write: lazyWriter(field.Type),
+			guided: lazyGuided(field.Type)}
 		if has("omitzero") {
 			written.omitZero = zeroOf(field.Type)
 		}

@@ -483,6 +483,7 @@ func (v *validation) fill(was judgement) (changes []Change, now judgement, err e
 func (v *validation) writes(paths []string) (changes []Change) {
 	from, to := v.in.GroupVersionKind().GroupVersion(), v.out.GroupVersionKind().GroupVersion()
 	meaning := fmt.Sprintf("%s defaults it, %s requires it", from, to)
+	changes = make([]Change, 0, len(paths))
 	for _, path := range paths {
 		changes = append(changes, Change{Path: path, Meaning: meaning})
 	}
