@@ -62,20 +62,28 @@ func Size(value any) (bytes int) {
 // writers keep the memory of texts: how long one becomes is known when it is written.
 var writers = sync.Pool{New: func() any { return new(writer) }}
 
-// keptBytes is how much memory a writer keeps, at most.
-const keptBytes = 4 << 20
+// How much memory a writer keeps, at most.
+const (
+	keptBytes  = 4 << 20
+	keptFields = 256
+)
 
+// giveBack keeps the memory of a writer, and nothing of what it wrote.
 func (w *writer) giveBack() {
-	clear(w.fields[:cap(w.fields)]) // they hold values
-	if w.fields = w.fields[:0]; cap(w.out) <= keptBytes {
-		writers.Put(w)
+	if cap(w.out) > keptBytes || cap(w.fields) > keptFields {
+		return
 	}
+	clear(w.fields[:cap(w.fields)])
+	clear(w.last)
+	w.fields, w.last = w.fields[:0], w.last[:0]
+	writers.Put(w)
 }
 
 type writer struct {
 	out            []byte
 	prefix, indent string
-	fields         []field // of the objects that are being written, the innermost last
+	fields         []field    // of the objects that are being written, the innermost last
+	last           [][]string // the names of the fields of the last object at each depth, in order; none of many
 }
 
 type field struct {
@@ -121,11 +129,14 @@ func (w *writer) object(object map[string]any, depth int) bool {
 		return true
 	}
 	start := len(w.fields)
-	for name, value := range object {
-		w.fields = append(w.fields, field{name, value})
+	if !w.alike(object, depth) {
+		for name, value := range object {
+			w.fields = append(w.fields, field{name, value})
+		}
+		sortFields(w.fields[start:])
+		w.remember(w.fields[start:], depth)
 	}
 	end := len(w.fields)
-	sortFields(w.fields[start:])
 	for i := start; i < end; i++ {
 		w.separate(i == start, '{', depth+1)
 		w.string(w.fields[i].name)
@@ -141,6 +152,40 @@ func (w *writer) object(object map[string]any, depth int) bool {
 	w.line(depth)
 	w.out = append(w.out, '}')
 	return true
+}
+
+// alikeFields is how many fields objects may have that are taken for ones like others.
+const alikeFields = 8
+
+// alike lists the fields of an object with the names that the last object at its depth had, as the elements of a list
+// have them: to look for these takes less than to go through a map and to sort its names. It is false for others.
+func (w *writer) alike(object map[string]any, depth int) bool {
+	if depth >= len(w.last) || len(w.last[depth]) != len(object) {
+		return false
+	}
+	start := len(w.fields)
+	for _, name := range w.last[depth] {
+		value, ok := object[name]
+		if !ok {
+			w.fields = w.fields[:start]
+			return false
+		}
+		w.fields = append(w.fields, field{name, value})
+	}
+	return true
+}
+
+func (w *writer) remember(fields []field, depth int) {
+	for len(w.last) <= depth {
+		w.last = append(w.last, nil)
+	}
+	names := w.last[depth][:0]
+	if len(fields) <= alikeFields {
+		for _, field := range fields {
+			names = append(names, field.name)
+		}
+	}
+	w.last[depth] = names
 }
 
 // sortFields sorts by name: few, as most objects have, by putting each where it belongs among those before it.

@@ -126,7 +126,7 @@ func guidedStruct(fields []fieldWriter, leaf guided) guided {
 			case source == target:
 				err = w.derive(out, field, place, target)
 			default:
-				err = w.fresh(out, field, place, target)
+				_, err = w.fresh(out, field, place, target)
 			}
 			if err != nil {
 				return nil, err
@@ -156,19 +156,91 @@ func (w *walk) derive(out map[string]any, field *fieldWriter, of reflect.Value, 
 	return err
 }
 
-// fresh writes a field that the input does not name, and notes what says nothing of it.
-func (w *walk) fresh(out map[string]any, field *fieldWriter, of reflect.Value, target *shape) error {
-	value, err := field.write(of)
+// fresh writes a field that the input does not name, and notes what says nothing of it. It reports whether it says
+// something.
+func (w *walk) fresh(out map[string]any, field *fieldWriter, of reflect.Value, target *shape) (says bool, err error) {
+	void, empty := len(w.void), len(w.empty)
+	value, says, err := field.fresh(w, of, target.at(field.name))
 	switch {
 	case err != nil || value == nil:
-		return err
-	case isEmpty(value):
+		return false, err
+	case !says: // as it is, as a whole
+		if value, err = field.write(of); err != nil {
+			return false, err
+		}
+		w.void, w.empty = w.void[:void], w.empty[:empty]
 		w.addEmpty(out, field.name, value, target)
-	default:
-		w.addEmpties(value, target.at(field.name))
 	}
 	out[field.name] = value
-	return nil
+	return says, nil
+}
+
+// A fresher writes a value that is new, without what is nil in it, and notes what in it says nothing. It reports whether
+// the value as a whole says something.
+type fresher func(w *walk, of reflect.Value, target *shape) (value any, says bool, err error)
+
+var freshers sync.Map // reflect.Type -> fresher
+
+func fresherOf(t reflect.Type) fresher {
+	if known, ok := freshers.Load(t); ok {
+		return known.(fresher)
+	}
+	write := newFresher(t)
+	freshers.Store(t, write)
+	return write
+}
+
+// lazyFresher is that of a type, which may hold the type that is asked for it.
+func lazyFresher(t reflect.Type) fresher {
+	find := sync.OnceValue(func() fresher { return fresherOf(t) })
+	return func(w *walk, of reflect.Value, target *shape) (any, bool, error) { return find()(w, of, target) }
+}
+
+func newFresher(t reflect.Type) fresher {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		write := lazyFresher(t.Elem())
+		return func(w *walk, of reflect.Value, target *shape) (any, bool, error) {
+			if of.IsNil() {
+				return nil, false, nil
+			}
+			return write(w, of.Elem(), target)
+		}
+	case writesItself(t):
+	case t.Kind() == reflect.Struct:
+		if fields, ok := fieldWriters(t, nil); ok {
+			return freshStruct(fields)
+		}
+	}
+	write := lazyWriter(t)
+	return func(w *walk, of reflect.Value, target *shape) (any, bool, error) {
+		value, err := write(of)
+		if err != nil || isEmpty(value) {
+			return value, false, err
+		}
+		w.addEmpties(value, target)
+		return value, true, nil
+	}
+}
+
+func freshStruct(fields []fieldWriter) fresher {
+	return func(w *walk, of reflect.Value, target *shape) (any, bool, error) {
+		out := make(map[string]any, 4)
+		all := false
+		for i := range fields {
+			field := &fields[i]
+			place, there := field.in(of)
+			if !there {
+				continue
+			}
+			says, err := w.fresh(out, field, place, target)
+			if err != nil {
+				return nil, false, err
+			}
+			all = all || says
+		}
+		return out, all, nil
+	}
 }
 
 // left looks at what the input says and the output does not.

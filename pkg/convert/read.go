@@ -4,7 +4,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -173,32 +175,65 @@ func structReader(t reflect.Type) reader {
 	if !addFieldReaders(fields, t, nil) {
 		return func(any, reflect.Value, *unknown) error { return errUnread }
 	}
+	type named struct {
+		name string
+		fieldReader
+	}
+	var few []named
+	if len(fields) <= fewFields {
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			few = append(few, named{name, fields[name]})
+		}
+	}
 	return func(value any, into reflect.Value, unknown *unknown) error {
 		object, ok := value.(map[string]any)
 		if !ok {
 			return errUnread
 		}
+		if len(few) > 0 { // to look for each takes less than to go through a map
+			found := 0
+			for i := range few {
+				if inner, ok := object[few[i].name]; ok {
+					found++
+					if err := few[i].store(inner, into, unknown); err != nil {
+						return err
+					}
+				}
+			}
+			if found == len(object) {
+				return nil
+			}
+		}
 		for name, inner := range object {
 			field, known := fields[name]
-			if !known {
+			switch {
+			case !known:
 				if unknown.found = true; unknown.ends {
 					return errUnread
 				}
-				continue
-			}
-			if inner == nil {
-				continue
-			}
-			place := into.Field(field.at[0])
-			for _, i := range field.at[1:] {
-				place = place.Field(i)
-			}
-			if err := field.read(inner, place, unknown); err != nil {
-				return err
+			case len(few) == 0:
+				if err := field.store(inner, into, unknown); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	}
+}
+
+// fewFields is how many fields a type has at most whose fields are looked for in objects.
+const fewFields = 6
+
+// store reads the field of a struct.
+func (f fieldReader) store(value any, into reflect.Value, unknown *unknown) error {
+	if value == nil {
+		return nil
+	}
+	place := into.Field(f.at[0])
+	for _, i := range f.at[1:] {
+		place = place.Field(i)
+	}
+	return f.read(value, place, unknown)
 }
 
 // addFieldReaders adds the fields of a struct by their names in JSON; false where two have one name.

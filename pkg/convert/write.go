@@ -135,6 +135,7 @@ type fieldWriter struct {
 	omitZero  func(of reflect.Value) bool // nil for one that is written when it is zero, too
 	write     writer
 	guided    guided
+	fresh     fresher
 }
 
 // in is the field of a struct; false where it is left out.
@@ -195,7 +196,7 @@ func fieldWriters(t reflect.Type, at []int) (fields []fieldWriter, ok bool) {
 			name = field.Name
 		}
 		written := fieldWriter{at: here, name: name, omitEmpty: has("omitempty"), write: lazyWriter(field.Type),
-			guided: lazyGuided(field.Type)}
+			guided: lazyGuided(field.Type), fresh: lazyFresher(field.Type)}
 		if has("omitzero") {
 			written.omitZero = zeroOf(field.Type)
 		}

@@ -22,7 +22,9 @@ func (s *scanner) jsonDocument() error {
 // jsonScanner follows the braces of an object and leaves its syntax to the decoder.
 type jsonScanner struct {
 	*scanner
-	text    []byte // since the last part
+	text    []byte // since the last part, but for what was read of ahead
+	ahead   []byte // what the reader has buffered; the next call of it makes this invalid
+	read    int    // of ahead
 	line    int    // of the first byte of text
 	depth   int
 	key     []byte // the last string at depth 1
@@ -40,35 +42,31 @@ func (j *jsonScanner) scan() error {
 	expectKey := false
 	for {
 		if !j.items || j.depth != 2 {
-			j.take(&betweenStrings)
+			j.skip(&betweenStrings)
 		}
-		b, err := j.in.ReadByte()
+		b, err := j.next()
 		if errors.Is(err, io.EOF) {
 			return j.syntaxError(start, errors.New("the object does not end"))
 		}
 		if err != nil {
 			return err
 		}
-		j.text = append(j.text, b)
-		if len(j.text) > objectLimitBytes {
+		if j.size() > objectLimitBytes {
 			return j.syntaxError(j.line, errTooLarge)
 		}
 		if j.items && j.depth == 2 && strings.IndexByte(" \t\r\n,{]", b) < 0 {
-			return j.syntaxError(j.scanner.line, errItem)
+			return j.failed(errItem)
 		}
 		switch b {
-		case '\n': // where items are looked for
-			j.scanner.line++
 		case '"':
-			content, err := j.stringEnd()
-			if err != nil {
+			if err := j.stringEnd(); err != nil {
 				return err
 			}
 			if j.depth == 1 {
 				if expectKey {
-					j.key, expectKey = content, false
+					j.key, expectKey = j.lastString(), false
 				} else {
-					j.named(content)
+					j.named(j.lastString())
 				}
 			}
 		case '{':
@@ -77,6 +75,7 @@ func (j *jsonScanner) scan() error {
 				expectKey = true
 			}
 			if j.items && j.depth == 3 {
+				j.gather()
 				if err := j.flush(Part{ListVersion: j.version, ListKind: j.kind}, len(j.text)-1); err != nil {
 					return err
 				}
@@ -97,16 +96,20 @@ func (j *jsonScanner) scan() error {
 			}
 		case '}':
 			j.depth--
+			if !(j.items && j.depth == 2) && j.depth > 0 {
+				continue
+			}
+			j.gather()
 			switch {
-			case j.items && j.depth == 2:
+			case j.depth > 0:
 				j.item++
 				if err := j.flush(Part{Object: true, Format: JSON, Item: j.item, ListVersion: j.version,
 					ListKind: j.kind}, len(j.text)); err != nil {
 					return err
 				}
-			case j.depth == 0 && j.item > 0:
+			case j.item > 0:
 				return j.flush(Part{ListVersion: j.version, ListKind: j.kind}, len(j.text))
-			case j.depth == 0:
+			default:
 				return j.flush(Part{Object: true, Format: JSON}, len(j.text))
 			}
 		}
@@ -123,44 +126,80 @@ func set(bytes string) (in [256]bool) {
 	return in
 }
 
-// take reads what is buffered up to the first byte that counts, and the lines of that.
-func (j *jsonScanner) take(count *[256]bool) {
-	buffered, _ := j.in.Peek(j.in.Buffered())
-	end := 0
-	for end < len(buffered) && !count[buffered[end]] {
-		end++
+// next reads a byte.
+func (j *jsonScanner) next() (byte, error) {
+	if j.read == len(j.ahead) {
+		j.gather()
+		if _, err := j.in.Peek(1); err != nil {
+			return 0, err
+		}
+		j.ahead, _ = j.in.Peek(j.in.Buffered())
 	}
-	j.text = append(j.text, buffered[:end]...)
-	j.scanner.line += bytes.Count(buffered[:end], []byte("\n"))
-	_, _ = j.in.Discard(end)
+	j.read++
+	return j.ahead[j.read-1], nil
 }
 
-// stringEnd reads the rest of a string and returns what it holds, as written.
-func (j *jsonScanner) stringEnd() ([]byte, error) {
-	from := len(j.text)
+// skip reads what is buffered up to the first byte that counts.
+func (j *jsonScanner) skip(count *[256]bool) {
+	for j.read < len(j.ahead) && !count[j.ahead[j.read]] {
+		j.read++
+	}
+}
+
+// gather takes what was read of the buffer into the text.
+func (j *jsonScanner) gather() {
+	read := j.ahead[:j.read]
+	j.text = append(j.text, read...)
+	j.scanner.line += bytes.Count(read, []byte("\n"))
+	_, _ = j.in.Discard(len(read))
+	j.ahead, j.read = nil, 0
+}
+
+// size is how much of the object was read.
+func (j *jsonScanner) size() int { return len(j.text) + j.read }
+
+// failed is a mistake at the last byte that was read.
+func (j *jsonScanner) failed(err error) error {
+	j.gather()
+	return j.syntaxError(j.scanner.line, err)
+}
+
+// stringEnd reads the rest of a string.
+func (j *jsonScanner) stringEnd() error {
 	for {
-		j.take(&inStrings)
-		b, err := j.in.ReadByte()
-		if err != nil {
-			return nil, j.syntaxError(j.scanner.line, errors.New("the string does not end"))
+		j.skip(&inStrings)
+		b, err := j.next()
+		if err == nil && b == '\\' {
+			_, err = j.next()
 		}
-		j.text = append(j.text, b)
-		switch b {
-		case '\\':
-			b, err = j.in.ReadByte()
-			if err != nil {
-				return nil, j.syntaxError(j.scanner.line, errors.New("the string does not end"))
-			}
-			j.text = append(j.text, b)
-		case '\n':
-			return nil, j.syntaxError(j.scanner.line, errors.New("the string does not end on its line"))
-		case '"':
-			return j.text[from : len(j.text)-1], nil
-		}
-		if len(j.text) > objectLimitBytes {
-			return nil, j.syntaxError(j.line, errTooLarge)
+		switch {
+		case err != nil:
+			return j.failed(errors.New("the string does not end"))
+		case b == '\n':
+			j.gather()
+			return j.syntaxError(j.scanner.line-1, errors.New("the string does not end on its line"))
+		case b == '"':
+			return nil
+		case j.size() > objectLimitBytes:
+			return j.syntaxError(j.line, errTooLarge)
 		}
 	}
+}
+
+// lastString is what the string holds that ends here, as written.
+func (j *jsonScanner) lastString() []byte {
+	j.gather()
+	end := len(j.text) - 1
+	start := end
+	for start > 0 && (j.text[start-1] != '"' || escaped(j.text[:start-1])) {
+		start--
+	}
+	return j.text[start:end]
+}
+
+// escaped reports whether what follows a text is escaped by its end.
+func escaped(text []byte) bool {
+	return (len(text)-len(bytes.TrimRight(text, `\`)))%2 == 1
 }
 
 func (j *jsonScanner) named(value []byte) {
@@ -179,6 +218,7 @@ func (j *jsonScanner) isList() bool {
 	if j.kind != "" {
 		return len(j.kind) >= 4 && j.kind[len(j.kind)-4:] == "List"
 	}
+	j.gather()
 	for ahead := 1 << 10; ; ahead *= 4 {
 		start, err := j.in.Peek(min(ahead, j.in.Size()))
 		decoder := json.NewDecoder(bytes.NewReader(start))
