@@ -65,7 +65,7 @@ func (c *Converter) differing(in, out *unstructured.Unstructured, f *forms) (*Di
 	}
 	before := f.source
 	if f.source = nil; before == nil {
-		if before, err = c.decode(r.light(in.Object), from); err != nil {
+		if before, err = c.decodeLight(in.Object, r); err != nil {
 			return nil, err
 		}
 	}
@@ -208,6 +208,23 @@ func (c *Converter) setDefaults(typed runtime.Object, gvk schema.GroupVersionKin
 	}()
 	c.scheme.Default(typed)
 	return nil
+}
+
+// decodeLight reads what light leaves of an object that a route leads from.
+func (c *Converter) decodeLight(object map[string]any, r *route) (runtime.Object, error) {
+	if r.template == nil || r.schema != nil || boundAnnotations(object, r.from) != nil {
+		return c.decode(r.light(object), r.from)
+	}
+	typed, err := c.scheme.New(r.from)
+	if err != nil {
+		return nil, err
+	}
+	if readerOf(reflect.TypeOf(typed).Elem())(object, reflect.ValueOf(typed).Elem(),
+		&unknown{without: reflect.TypeFor[corev1.PodSpec]()}) != nil {
+		return c.decode(r.light(object), r.from)
+	}
+	typed.GetObjectKind().SetGroupVersionKind(r.from)
+	return typed, nil
 }
 
 // light is an object without what has the same defaults in both versions.

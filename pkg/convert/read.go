@@ -26,6 +26,8 @@ type reader func(value any, into reflect.Value, unknown *unknown) error
 type unknown struct {
 	found bool // a field that the type lacks
 	ends  bool // the reading, where one is found
+
+	without reflect.Type // what is of this type is not read
 }
 
 // errUnread says that a value is not what the type takes, or one that readers do not know.
@@ -189,6 +191,9 @@ func structReader(t reflect.Type) reader {
 		object, ok := value.(map[string]any)
 		if !ok {
 			return errUnread
+		}
+		if unknown.without == t {
+			return nil
 		}
 		if len(few) > 0 { // to look for each takes less than to go through a map
 			found := 0

@@ -51,16 +51,16 @@ func (d *defaults) labels(metadata map[string]any, a, b reflect.Value) error {
 // differing adds what differs in a field of what is said; said is nil where nothing is.
 func (d *defaults) differing(field *comparedField, said map[string]any, a, b reflect.Value) error {
 	switch {
-	case field.same(a, b):
-		return nil
-	case field.fields:
-		return d.within(field, a.Type(), said, a, b)
+	case field.fields: // where they are the same, their fields are
+		return d.within(field, field.of, said, a, b)
 	case field.element != nil && !a.IsNil() && !b.IsNil():
 		return d.within(field, field.element, said, a.Elem(), b.Elem())
+	case field.same(a, b):
+		return nil
 	}
 	if elements, _ := said[field.name].([]any); len(elements) > 0 && field.list && a.Len() == len(elements) &&
 		b.Len() == len(elements) {
-		d.at = append(d.at, field.name)
+		d.at = append(d.at, field.part)
 		err := d.elements(elements, a, b)
 		d.at = d.at[:len(d.at)-1]
 		return err
@@ -91,7 +91,7 @@ func (d *defaults) within(field *comparedField, of reflect.Type, said map[string
 	if value != nil && value != "" && !isObject { // servers default an empty word, too
 		return nil
 	}
-	d.at = append(d.at, field.name)
+	d.at = append(d.at, field.part)
 	err := d.structs(inner, a, b)
 	d.at = d.at[:len(d.at)-1]
 	return err
@@ -127,6 +127,8 @@ func (d *defaults) elements(said []any, a, b reflect.Value) error {
 type comparedField struct {
 	at        []int
 	name      string
+	part      any // the name, as a part of paths
+	of        reflect.Type
 	omitEmpty bool
 	same      sameness
 	fields    bool         // it is a struct whose fields are compared
@@ -168,8 +170,8 @@ func comparedFields(t reflect.Type) []*comparedField {
 			}
 			continue
 		}
-		compared := &comparedField{at: []int{field.index}, name: field.name, omitEmpty: field.omitEmpty,
-			same: samenessOf(of)}
+		compared := &comparedField{at: []int{field.index}, name: field.name, part: field.name, of: of,
+			omitEmpty: field.omitEmpty, same: samenessOf(of)}
 		switch {
 		case hasFields(of):
 			compared.fields = true

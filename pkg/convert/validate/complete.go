@@ -481,6 +481,9 @@ func (v *validation) fill(was judgement) (changes []Change, now judgement, err e
 
 // writes are the changes that defaults of the old version are written.
 func (v *validation) writes(paths []string) (changes []Change) {
+	if len(paths) == 0 {
+		return nil
+	}
 	from, to := v.in.GroupVersionKind().GroupVersion(), v.out.GroupVersionKind().GroupVersion()
 	meaning := fmt.Sprintf("%s defaults it, %s requires it", from, to)
 	changes = make([]Change, 0, len(paths))
