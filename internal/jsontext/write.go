@@ -70,12 +70,12 @@ const (
 
 // giveBack keeps the memory of a writer, and nothing of what it wrote.
 func (w *writer) giveBack() {
-	if cap(w.out) > keptBytes || cap(w.fields) > keptFields {
+	if cap(w.out) > keptBytes || w.most > keptFields {
 		return
 	}
-	clear(w.fields[:cap(w.fields)])
+	clear(w.fields[:w.most])
 	clear(w.last)
-	w.fields, w.last = w.fields[:0], w.last[:0]
+	w.fields, w.last, w.most = w.fields[:0], w.last[:0], 0
 	writers.Put(w)
 }
 
@@ -83,6 +83,7 @@ type writer struct {
 	out            []byte
 	prefix, indent string
 	fields         []field    // of the objects that are being written, the innermost last
+	most           int        // of fields at a time
 	last           [][]string // the names of the fields of the last object at each depth, in order; none of many
 }
 
@@ -137,6 +138,7 @@ func (w *writer) object(object map[string]any, depth int) bool {
 		w.remember(w.fields[start:], depth)
 	}
 	end := len(w.fields)
+	w.most = max(w.most, end)
 	for i := start; i < end; i++ {
 		w.separate(i == start, '{', depth+1)
 		w.string(w.fields[i].name)

@@ -6,10 +6,12 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,8 +83,8 @@ func (c *Converter) differing(in, out *unstructured.Unstructured, f *forms) (*Di
 		return nil, err
 	}
 	left, right := reflect.ValueOf(target).Elem(), reflect.ValueOf(after).Elem()
-	var d defaults
-	if r.template != nil { // it has the same defaults in both versions, and was left out
+	d := defaults{skip: []reflect.Type{reflect.TypeFor[metav1.ObjectMeta]()}} // of templates
+	if r.template != nil {                                                    // it has the same defaults in both versions, and was left out
 		d.skip = append(d.skip, reflect.TypeFor[corev1.PodSpec]())
 	}
 	if r.schema != nil {
@@ -328,6 +330,10 @@ func spelled(value any) string {
 		return strconv.FormatInt(value, 10)
 	case bool:
 		return strconv.FormatBool(value)
+	case string:
+		if !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+			return `"` + value + `"`
+		}
 	}
 	text, err := jsontext.Marshal(value, "", "", 32)
 	if err != nil {

@@ -484,8 +484,7 @@ func (v *validation) writes(paths []string) (changes []Change) {
 	if len(paths) == 0 {
 		return nil
 	}
-	from, to := v.in.GroupVersionKind().GroupVersion(), v.out.GroupVersionKind().GroupVersion()
-	meaning := fmt.Sprintf("%s defaults it, %s requires it", from, to)
+	meaning := v.in.GetAPIVersion() + " defaults it, " + v.out.GetAPIVersion() + " requires it"
 	changes = make([]Change, 0, len(paths))
 	for _, path := range paths {
 		changes = append(changes, Change{Path: path, Meaning: meaning})
