@@ -83,8 +83,9 @@ func (c *Converter) differing(in, out *unstructured.Unstructured, f *forms) (*Di
 		return nil, err
 	}
 	left, right := reflect.ValueOf(target).Elem(), reflect.ValueOf(after).Elem()
-	d := defaults{skip: []reflect.Type{reflect.TypeFor[metav1.ObjectMeta]()}} // of templates
-	if r.template != nil {                                                    // it has the same defaults in both versions, and was left out
+	d := defaults{skip: []reflect.Type{reflect.TypeFor[metav1.ObjectMeta]()}} // of templates: nothing defaults it
+	// What a template holds has the same defaults in both versions, and was left out.
+	if r.template != nil {
 		d.skip = append(d.skip, reflect.TypeFor[corev1.PodSpec]())
 	}
 	if r.schema != nil {

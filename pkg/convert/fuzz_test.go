@@ -171,8 +171,8 @@ func TestWritersWriteAlike(t *testing.T) {
 	}
 }
 
-// TestGuidedWritingIsWritingAndComparing: what is written beside the input, and what is noted meanwhile, is what is found
-// of the whole when it is written.
+// TestGuidedWritingIsWritingAndComparing: what is written beside the input, and what is noted meanwhile, is what is
+// found of the whole when it is written.
 func TestGuidedWritingIsWritingAndComparing(t *testing.T) {
 	s := newSpecimens(t, 17)
 	chance := rand.New(rand.NewSource(17))
@@ -209,7 +209,8 @@ func TestGuidedWritingIsWritingAndComparing(t *testing.T) {
 					whole.take()
 					beside.take()
 					if diff += cmp.Diff(want, got); diff != "" {
-						t.Fatalf("%s to %s: compared afterwards, and meanwhile:\n%s", kindName(from), kindName(to), diff)
+						t.Fatalf("%s to %s: compared afterwards, and meanwhile:\n%s",
+							kindName(from), kindName(to), diff)
 					}
 					compared++
 					displaced += map[bool]int{true: 1}[whole.displaced]

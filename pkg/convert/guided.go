@@ -175,8 +175,8 @@ func (w *walk) fresh(out map[string]any, field *fieldWriter, of reflect.Value, t
 	return says, nil
 }
 
-// A fresher writes a value that is new, without what is nil in it, and notes what in it says nothing. It reports whether
-// the value as a whole says something.
+// A fresher writes a value that is new, without what is nil in it, and notes what in it says nothing. It reports
+// whether the value as a whole says something.
 type fresher func(w *walk, of reflect.Value, target *shape) (value any, says bool, err error)
 
 var freshers sync.Map // reflect.Type -> fresher

@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -161,4 +162,38 @@ func pathsOf(found []difference) (paths []string) {
 	}
 	slices.Sort(paths)
 	return paths
+}
+
+// Lists of the same objects are found in any order, and very long ones where one of them moved.
+func TestReorderedLists(t *testing.T) {
+	element := newConverter(t).shapes.of(kind("autoscaling", "v2", "HorizontalPodAutoscaler")).at("spec").
+		at("metrics").ofElements()
+	metrics := func(count int) []any {
+		list := make([]any, count)
+		for i := range list {
+			list[i] = map[string]any{"type": "External", "external": map[string]any{"target": map[string]any{
+				"type": "Value", "value": strconv.Itoa(i)}}}
+		}
+		return list
+	}
+	few, many := metrics(20), metrics(5000)
+	backwards := slices.Clone(many)
+	slices.Reverse(backwards)
+	fewBackwards := slices.Clone(few)
+	slices.Reverse(fewBackwards)
+	for _, test := range []struct {
+		name string
+		a, b []any
+		want bool
+	}{
+		{"backwards", few, fewBackwards, true},
+		{"one twice", few, append(slices.Clone(few[:19]), few[0]), false},
+		{"the last one first", many, append(many[len(many)-1:], many[:len(many)-1]...), true},
+		{"the first one last", many, append(slices.Clone(many[1:]), many[0]), true},
+		{"very many backwards, which are not looked for", many, backwards, false},
+	} {
+		if got := reordered(test.a, test.b, element); got != test.want {
+			t.Errorf("%s: the same in another order = %t, want %t", test.name, got, test.want)
+		}
+	}
 }

@@ -202,22 +202,30 @@ func reordered(a, b []any, element *shape) bool {
 	if element == nil || element.fields == nil {
 		return false
 	}
-	taken := make([]bool, len(b))
+	// after[j] is the first of b behind the j-th that nothing of a was found for yet; both count from 1.
+	after := make([]int, len(b)+1)
+	for j := range after {
+		after[j] = j + 1
+	}
+	tries := reorderTries * (len(a) + 100)
 	for _, left := range a {
-		match := -1
-		for i, right := range b {
-			if !taken[i] && sameObject(left, right, element) {
-				match = i
-				break
+		before, at := 0, after[0]
+		for ; at <= len(b) && !sameObject(left, b[at-1], element); before, at = at, after[at] {
+			if tries--; tries < 0 {
+				return false
 			}
 		}
-		if match < 0 {
+		if at > len(b) {
 			return false
 		}
-		taken[match] = true
+		after[before] = after[at]
 	}
 	return true
 }
+
+// reorderTries bounds how far apart the elements of lists may be that are taken for the same ones in another order: of
+// very many that all change their places, what moved is named.
+const reorderTries = 2
 
 // sameObject reports whether each part of an object has what the other has.
 func sameObject(a, b any, s *shape) bool {

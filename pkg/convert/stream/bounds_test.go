@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -169,21 +170,21 @@ func list(object, element string, bytes int) []byte {
 
 // large are inputs that conversions walk through, by their size.
 var large = []struct {
-	name   string
-	minor  kubever.Minor
-	judged bool // Kubernetes' own validation looks at each part
-	text   func(bytes int) []byte
+	name  string
+	minor kubever.Minor
+	limit float64 // times decoding and encoding; 0 where Kubernetes' own validation looks at each part
+	text  func(bytes int) []byte
 }{
-	{"CRD of v1 for 1.36", 36, true, func(n int) []byte { return definition("v1", n) }},
-	{"CRD of v1beta1 for 1.36", 36, true, func(n int) []byte { return definition("v1beta1", n) }},
-	{"CRD of v1 for 1.15", 15, true, func(n int) []byte { return definition("v1", n) }},
-	{"CRD of v1 for 1.10", 10, false, func(n int) []byte { return definition("v1", n) }},
-	{"Ingress without path types", 36, true, func(n int) []byte {
+	{"CRD of v1 for 1.36", 36, 0, func(n int) []byte { return definition("v1", n) }},
+	{"CRD of v1beta1 for 1.36", 36, 0, func(n int) []byte { return definition("v1beta1", n) }},
+	{"CRD of v1 for 1.15", 15, 0, func(n int) []byte { return definition("v1", n) }},
+	{"CRD of v1 for 1.10", 10, 2.8, func(n int) []byte { return definition("v1", n) }},
+	{"Ingress without path types", 36, 0, func(n int) []byte {
 		return list(`{"apiVersion":"extensions/v1beta1","kind":"Ingress","metadata":{"name":"a"},"spec":{"rules":[{"host":"a.b",`+
 			`"http":{"paths":[@]}}]}}`,
 			`{"path":"/a/path/of/the/shop/%d","backend":{"serviceName":"a-service-of-the-shop","servicePort":80}}`, n)
 	}},
-	{"Ingress without path types, in YAML", 36, true, func(n int) []byte {
+	{"Ingress without path types, in YAML", 36, 0, func(n int) []byte {
 		const path = "      - path: /%d\n        backend:\n          serviceName: s\n          servicePort: 80\n"
 		var text bytes.Buffer
 		text.WriteString("apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata:\n  name: a\nspec:\n  rules:\n" +
@@ -193,11 +194,11 @@ var large = []struct {
 		}
 		return text.Bytes()
 	}},
-	{"custom resource", 36, false, func(n int) []byte {
+	{"custom resource", 36, 1.2, func(n int) []byte {
 		return list(`{"apiVersion":"example.com/v1","kind":"Foo","metadata":{"name":"a"},"spec":{"list":[@]}}`,
 			`{"name":"n%d","values":["a word","another"],"deep":{"er":{"still":"deeper than anything above"}}}`, n)
 	}},
-	{"Deployment with variables", 15, true, func(n int) []byte {
+	{"Deployment with variables", 15, 0, func(n int) []byte {
 		return list(
 			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":`+
 				`{"a":"a"}},"template":{"metadata":{"labels":{"a":"a"}},"spec":{"containers":[{"name":"a","image":"a","env":[@]}]}}}}`,
@@ -354,6 +355,7 @@ func readAlone(tb testing.TB, text []byte) {
 // beside measures a conversion beside what it takes to convert nothing, in turn: the shortest times of processors.
 func beside(tb testing.TB, c *convert.Converter, minor kubever.Minor, text []byte, rounds int) (
 	converted, alone time.Duration) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as the command sets it
 	s := New(c, Options{Choose: ForMinor(c, minor), Minor: minor, Format: Same})
 	converted, alone = time.Hour, time.Hour
 	for range rounds {
@@ -369,30 +371,30 @@ func beside(tb testing.TB, c *convert.Converter, minor kubever.Minor, text []byt
 	return converted, alone
 }
 
-// Where Kubernetes' own validation has little to do, a conversion costs about what decoding and encoding do once more.
-// The bound is wider, for machines that do other things meanwhile.
+// Where Kubernetes' own validation has little to do, a conversion costs less than decoding and encoding, and one of
+// CRDs twice that: kubectl, which decodes twice, takes as long. The bounds are wider, for machines that do other things
+// meanwhile.
 func TestConversionOfLargeInputCostsLittle(t *testing.T) {
 	c, err := convert.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const limit = 4.5
 	for _, test := range large {
-		if test.judged {
+		if test.limit == 0 {
 			continue
 		}
 		text := test.text(820 << 10)
 		beside(t, c, test.minor, text, 1) // what is kept of kinds is made
 		least := math.Inf(1)
-		for range 4 { // until one is not disturbed
+		for range 8 { // until one is not disturbed
 			converted, alone := beside(t, c, test.minor, text, 5)
-			if least = min(least, float64(converted)/float64(alone)); least <= limit {
+			if least = min(least, float64(converted)/float64(alone)); least <= test.limit {
 				break
 			}
 		}
-		if least > limit {
+		if least > test.limit {
 			t.Errorf("%s: takes %.2f times as much processor time as decoding and encoding; want at most %.1f",
-				test.name, least, limit)
+				test.name, least, test.limit)
 		}
 	}
 }
