@@ -477,7 +477,7 @@ func (b *both) change(w http.ResponseWriter) error {
 			uid = string(*options.Preconditions.UID)
 		}
 	}
-	target := b.options.Create
+	target := b.row.Creates(b.info.Namespace, b.options.Create)
 	reads := b.r.Method == http.MethodGet || b.r.Method == http.MethodHead
 	switch p, err := b.locate("", uid, !reads); {
 	case err == nil:
@@ -551,7 +551,8 @@ func (b *both) written(body []byte, kind string, target pair.Side) ([]byte, erro
 	return json.Marshal(options)
 }
 
-// create creates an object on the side of the options, unless the other side has one of that name.
+// create creates an object on the side of the options, or on the one that has taken over those of the other, unless the
+// other side has one of that name.
 func (b *both) create(w http.ResponseWriter) error {
 	form, err := accept(b.r, false, false)
 	if err != nil {
@@ -565,7 +566,7 @@ func (b *both) create(w http.ResponseWriter) error {
 	if err := utiljson.Unmarshal(body, &meta); err != nil { // as API servers: a "Name" is not the name
 		return badRequest("the object: %v", err)
 	}
-	target := b.options.Create
+	target := b.row.Creates(b.info.Namespace, b.options.Create)
 	if err := b.heedsOptions(b.query, nil, target); err != nil {
 		return err
 	}

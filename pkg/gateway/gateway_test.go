@@ -435,6 +435,33 @@ func TestWatchesAreWatchesHoweverTheyAreWritten(t *testing.T) {
 	}
 }
 
+// TestWhatIsHandedOverIsCreatedThere: on the modern side, which acts for it, wherever all else is created.
+func TestWhatIsHandedOverIsCreatedThere(t *testing.T) {
+	const away = "/apis/apps/v1/namespaces/b/deployments"
+	for _, test := range []struct {
+		everywhere bool
+		paths      map[string]pair.Side
+	}{
+		{false, map[string]pair.Side{collection: pair.Legacy, away: pair.Modern}},
+		{true, map[string]pair.Side{collection: pair.Modern, away: pair.Modern}},
+	} {
+		p := testPlan(t)
+		for i := range p.Resources {
+			if row := &p.Resources[i]; row.Key == "deployments" {
+				row.HandedOver, row.HandedOverIn = test.everywhere, []string{"b"}
+			}
+		}
+		x := newFixtureOf(t, p, func(o *Options) { o.Create = pair.Legacy })
+		for path, side := range test.paths {
+			to := map[pair.Side]*fakeSide{pair.Legacy: x.legacy, pair.Modern: x.modern}[side]
+			to.say("POST "+path, http.StatusCreated, deployment("new", "u"))
+			x.wants("POST", path, `{"metadata":{"name":"new"}}`, http.StatusCreated, `"new"`)
+			to.say("PUT "+path+"/new", http.StatusCreated, deployment("new", "u"))
+			x.wants("PUT", path+"/new", `{"metadata":{"name":"new"}}`, http.StatusCreated, `"new"`)
+		}
+	}
+}
+
 const reviews = "POST /apis/authentication.k8s.io/v1/tokenreviews"
 
 // vouch lets a side know tokens, by the names of their users.

@@ -85,6 +85,26 @@ func TestNamespacesThatAreHandedOver(t *testing.T) {
 	}
 }
 
+// TestAGatewayKnowsWhatIsHandedOver where it would create it on the legacy side; others do not start again for it.
+func TestAGatewayKnowsWhatIsHandedOver(t *testing.T) {
+	for _, side := range pair.Sides() {
+		p, err := handed(t, "split-1.15-1.36.yaml", "team-a/deployments.apps, cronjobs.batch, jobs.batch]\n"+
+			"  gateway:\n    create: "+string(side)+"\n    certSANs: [a.example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		knows := 0
+		for _, row := range p.Runtime().Resources {
+			if row.HandedOver || len(row.HandedOverIn) > 0 {
+				knows++
+			}
+		}
+		if want := map[pair.Side]int{pair.Legacy: 4}[side]; knows != want {
+			t.Errorf("created on the %s side: the gateway knows %d resources, want %d", side, knows, want)
+		}
+	}
+}
+
 func TestHandOverToControllersThatAreOff(t *testing.T) {
 	text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
 	if err != nil {

@@ -67,10 +67,13 @@ func (p *Plan) Runtime() *Runtime {
 	}
 	r := &Runtime{Name: p.Name, Kubelet: p.Kubelet, Legacy: of(pair.Legacy), Modern: of(pair.Modern),
 		CustomResources: p.CustomResources}
+	createsThere := p.Gateway != nil && p.Gateway.Create == pair.Legacy // what is not handed over
 	for i := range p.Resources {
 		if row := p.Resources[i]; !row.Pseudo {
-			// what runs need not start anew when keys have gone over
-			row.HandedOver, row.HandedOverIn, row.Copied = false, nil, false
+			row.Copied = false
+			if !createsThere { // what runs need not start anew when keys have gone over
+				row.HandedOver, row.HandedOverIn = false, nil
+			}
 			r.Resources = append(r.Resources, row.Resource)
 		}
 	}

@@ -46,7 +46,17 @@ type Row struct {
 	As  map[pair.Side]schema.GroupVersionResource
 	Why string // one sentence
 
-	shown *discovery.Resource // as a side serves the version of the row, where others are converted
+	shown  *discovery.Resource // as a side serves the version of the row, where others are converted
+	stored *pair.Resource      // nil for what is no resource of the plan
+}
+
+// Creates is the side on which objects are created of which each side may have some: the modern one where it has taken
+// over those of the namespace, and otherwise the one that is given.
+func (r *Row) Creates(namespace string, otherwise pair.Side) pair.Side {
+	if r.stored != nil && (r.stored.HandedOver || slices.Contains(r.stored.HandedOverIn, namespace)) {
+		return pair.Modern
+	}
+	return otherwise
 }
 
 // Side is the side whose API server serves a request, as request infos have its verb and subresource; "" where each
@@ -180,6 +190,9 @@ func New(p *plan.Runtime, s Sources) *Table {
 		if row := b.absent(asked); row != nil {
 			t.add(*row)
 		}
+	}
+	for i := range t.Rows {
+		t.Rows[i].stored = b.stored[t.Rows[i].GroupResource()]
 	}
 	return t
 }
