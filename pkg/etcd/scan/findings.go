@@ -34,6 +34,7 @@ func (r *reporter) findPlacement() {
 				r.add(store.Name, name, f)
 			}
 			r.findMisplaced(store, t)
+			r.findLeft(store, t)
 		}
 		r.findOutside(store)
 	}
@@ -104,6 +105,31 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 			"silently ignored) and the policy of the modern one, then fusionctl etcd move plan SPEC"
 	}
 	r.add(store.Name, t.name, f)
+}
+
+// findLeft reports what the legacy side has of a resource that is handed over, and in namespaces that have handed it
+// over.
+func (r *reporter) findLeft(store *storeScan, t *resourceTally) {
+	if t.row == nil || t.row.Legacy.Store != store.Name {
+		return
+	}
+	f := finding.Finding{Rule: "FUS235", Severity: finding.Warning,
+		Fix: "create them through the modern API server, and delete them through the legacy one; fusionctl " +
+			"transition hands over what has not gone yet"}
+	if t.row.HandedOver && t.others.keys > 0 {
+		f.Count, f.Related = t.others.count(), t.others.samples
+		f.Message = nKeys(t.others.keys) + " of a resource that is handed over: no controller of the legacy side " +
+			"acts for them"
+		r.add(store.Name, t.name, f)
+	}
+	for _, namespace := range t.row.HandedOverIn {
+		if in := t.namespaces[namespace]; in != nil {
+			f.Key, f.Count = namespace, finding.Count(in.keys)
+			f.Message = fmt.Sprintf("%s in namespace %s, which has handed the resource over: the legacy side acts for "+
+				"them, and the modern side for the others of the namespace", nKeys(in.keys), namespace)
+			r.add(store.Name, t.name, f)
+		}
+	}
 }
 
 // copies is how many keys of the resource in the store are held by one of its homes as well, as far as homes were read

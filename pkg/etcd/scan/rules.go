@@ -151,5 +151,12 @@ func Rules() []finding.Rule {
 			ID: "FUS234", Title: "Two writers overwrite each other's value of a key", Severity: bad,
 			Why: "A value that was replaced is written again, repeatedly: two writers both treat the key as theirs.",
 		},
+		{
+			ID: "FUS235", Title: "Objects on the legacy side of what is handed over", Severity: warn,
+			Why: "The modern side has taken over the objects of the resource, or of the namespace. These were " +
+				"created through the legacy API server since, or have not gone yet. Where the resource is handed " +
+				"over as a whole, no controller acts for them. Where single namespaces are, those of the legacy side " +
+				"do, and a client of one API server sees a part of the namespace's objects.",
+		},
 	})
 }

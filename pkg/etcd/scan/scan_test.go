@@ -611,6 +611,39 @@ func TestScanRemarksCopiesOfThePlan(t *testing.T) {
 	}
 }
 
+// TestScanWarnsOfWhatIsLeftOfAHandOver: on the legacy side, of the resource as a whole, or in the namespaces that have
+// handed it over.
+func TestScanWarnsOfWhatIsLeftOfAHandOver(t *testing.T) {
+	says := func(everywhere bool, namespaces ...string) (messages []string) {
+		m, stores := storetest.SplitMap(), storetest.Clean()
+		stores["modern"]["deployments/elsewhere/web"] = stores["modern"]["deployments/default/web"]
+		for i := range m.Resources {
+			if row := &m.Resources[i]; row.Key == "deployments" {
+				row.HandedOver, row.HandedOverIn = everywhere, namespaces
+			}
+		}
+		for _, depth := range []Depth{DepthKeys, DepthObjects} {
+			for _, f := range scanStores(t, m, stores, Options{Depth: depth}).Findings {
+				if f.Rule == "FUS235" {
+					messages = append(messages, fmt.Sprintf("%s %d %s", f.Severity, f.Count, f.Message))
+				}
+			}
+		}
+		return messages
+	}
+	if got := says(false, "elsewhere", "none"); len(got) > 0 {
+		t.Errorf("a namespace without any on the legacy side: %q", got)
+	}
+	for want, got := range map[string][]string{
+		"warning 1 1 key in namespace default, which has handed the resource over": says(false, "default", "elsewhere"),
+		"warning 1 1 key of a resource that is handed over":                        says(true),
+	} {
+		if len(got) != 2 || !strings.HasPrefix(got[0], want) || !strings.HasPrefix(got[1], want) {
+			t.Errorf("%q, want %q at each depth", got, want)
+		}
+	}
+}
+
 // What the plan foresees is a remark: the owner stores its own form, and the side that only reads cannot watch it.
 func TestScanRemarksThatAReaderCannotWatchWhatTheOwnerStores(t *testing.T) {
 	m, stores := storetest.SplitMap(), storetest.Clean()
