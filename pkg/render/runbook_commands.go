@@ -174,11 +174,16 @@ func backups(p *plan.Plan) []backup {
 func phaseOf(p *plan.Plan, target Target, apart bool, of func(*plan.Component) bool) phase {
 	var ph phase
 	for _, h := range p.Hosts {
-		b := block{Hosts: h.Name, Beside: beside(p, h.Name, of)}
+		b := block{Hosts: h.Name}
 		for i := range p.Components {
 			c := &p.Components[i]
 			if c.Host != h.Name || !of(c) {
 				continue
+			}
+			if apart {
+				b.Beside = append(b.Beside, beside(p, c)...)
+			} else {
+				b.Start = append(b.Start, beside(p, c)...)
 			}
 			b.Start = append(b.Start, startCommands(c, target)...)
 			b.Verify = append(b.Verify, verifyCommands(p, c)...)
@@ -186,9 +191,6 @@ func phaseOf(p *plan.Plan, target Target, apart bool, of func(*plan.Component) b
 		}
 		if len(b.Verify) == 0 && len(b.Stop) == 0 {
 			continue
-		}
-		if !apart {
-			b.Beside, b.Start = nil, slices.Concat(b.Beside, b.Start)
 		}
 		if last := len(ph.Blocks) - 1; last >= 0 && sameCommands(&ph.Blocks[last], &b) {
 			ph.Blocks[last].Hosts += ", " + b.Hosts
@@ -205,33 +207,27 @@ func sameCommands(a, b *block) bool {
 		slices.Equal(a.Stop, b.Stop)
 }
 
-// beside are the files that components of a host want in place before they start: kubeconfigs, the policy and the plan.
-func beside(p *plan.Plan, host string, of func(*plan.Component) bool) []string {
+// beside are the files that a component wants in place before it starts: kubeconfigs, the policy and the plan.
+func beside(p *plan.Plan, c *plan.Component) []string {
 	var lines []string
-	for i := range p.Components {
-		c := &p.Components[i]
-		if c.Host != host || !of(c) {
-			continue
-		}
-		if file, ok := c.Arg("authorization-policy-file"); ok && file == p.PolicyFile {
-			lines = append(lines, installCommand(file, "0600"))
-		}
-		if file, ok := c.Arg("audit-policy-file"); ok && file == p.AuditPolicyFile {
-			lines = append(lines, installCommand(file, "0600"))
-		}
-		if file, _ := admissionFile(p, c); file != "" {
-			lines = append(lines, installCommand(file, "0600"))
-		}
-		switch c.Kind {
-		case plan.JointControllers:
-			lines = append(lines, installCommand(p.Joint.PlanFile, "0600"))
-		case plan.JointGateway:
-			lines = append(lines, installCommand(p.Gateway.Component.PlanFile, "0600"))
-		}
-		for _, k := range p.Kubeconfigs {
-			if k.Host == host && k.Component == c.Name {
-				lines = append(lines, installCommand(k.Path, "0600"))
-			}
+	if file, ok := c.Arg("authorization-policy-file"); ok && file == p.PolicyFile {
+		lines = append(lines, installCommand(file, "0600"))
+	}
+	if file, ok := c.Arg("audit-policy-file"); ok && file == p.AuditPolicyFile {
+		lines = append(lines, installCommand(file, "0600"))
+	}
+	if file, _ := admissionFile(p, c); file != "" {
+		lines = append(lines, installCommand(file, "0600"))
+	}
+	switch c.Kind {
+	case plan.JointControllers:
+		lines = append(lines, installCommand(p.Joint.PlanFile, "0600"))
+	case plan.JointGateway:
+		lines = append(lines, installCommand(p.Gateway.Component.PlanFile, "0600"))
+	}
+	for _, k := range p.Kubeconfigs {
+		if k.Host == c.Host && k.Component == c.Name {
+			lines = append(lines, installCommand(k.Path, "0600"))
 		}
 	}
 	return lines
