@@ -34,8 +34,12 @@ func (v *validator) handedOver() {
 			v.addf(index(field, i), "%q: %s", strictyaml.Shorten(entry), wrong)
 		case slices.Contains(named[namespace], key):
 			v.addf(index(field, i), "%q: is named twice", entry)
+		default:
+			named[namespace] = append(named[namespace], key)
 		}
-		named[namespace] = append(named[namespace], key)
+	}
+	if len(named) > mostNamespaces {
+		v.addf(field, "want at most %d namespaces, or resources without a namespace", mostNamespaces)
 	}
 	for i, key := range keys {
 		namespace, _ := SplitHandOver(s.HandedOver[i])
@@ -63,6 +67,9 @@ func (v *validator) handedOver() {
 		}
 	}
 }
+
+// mostNamespaces bounds the steps of a transition: each namespace has its own.
+const mostNamespaces = 1000
 
 // all stands for every resource that can be handed over of a namespace.
 const all = "*"

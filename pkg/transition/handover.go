@@ -21,7 +21,8 @@ type handedSet struct {
 
 // has reports whether a plan has handed over a resource, as far as the set goes.
 func (h *handedSet) has(row *plan.Resource) bool {
-	return row.HandedOver || slices.Contains(row.HandedOverIn, h.namespace)
+	_, inOne := slices.BinarySearch(row.HandedOverIn, h.namespace)
+	return row.HandedOver || inOne
 }
 
 // handedOver are the sets that a plan has handed over.
@@ -48,6 +49,11 @@ func handedOver(p *plan.Plan) (sets []handedSet) {
 	return sets
 }
 
+// sameHandedOver reports whether two plans have handed over the same.
+func sameHandedOver(a, b *plan.Plan) bool {
+	return len(without(handedOver(a), handedOver(b)))+len(without(handedOver(b), handedOver(a))) == 0
+}
+
 // without are the sets of the first list that are not in the second.
 func without(sets, others []handedSet) []handedSet {
 	return slices.DeleteFunc(slices.Clone(sets), func(set handedSet) bool {
@@ -57,7 +63,7 @@ func without(sets, others []handedSet) []handedSet {
 	})
 }
 
-// refuseHandOver lists what stands against handedSet over what only one of two plans has handed over.
+// refuseHandOver lists what stands against handing over what only one of two plans has handed over.
 func refuseHandOver(from, to Setup) []string {
 	back := without(handedOver(from.Plan), handedOver(to.Plan))
 	forth := without(handedOver(to.Plan), handedOver(from.Plan))
@@ -167,13 +173,21 @@ func (b *builder) pauseExisting(pauses bool) {
 	}
 	for _, h := range b.to.Plan.Hosts {
 		names, stop, start := b.byHand(h.Name, kubever.ControllerManager)
+		if names == "" {
+			continue
+		}
 		s := Step{Phase: Stop, Host: h.Name, Title: "stop " + names + " while objects go", Do: stop, Undo: start}
+		p := b.from.Plan
 		if !pauses {
 			s = Step{Phase: LegacyMgr, Host: h.Name, Title: "start " + names + " again", Do: start, Undo: stop}
+			p = b.to.Plan
 		}
-		if names != "" {
-			b.add(s)
+		for _, c := range existingOf(p) {
+			if args := neededArgs(c); c.Host == h.Name && c.Kind == kubever.ControllerManager && len(args) > 0 {
+				start.After = append(start.After, b.runs(c, args).Before...)
+			}
 		}
+		b.add(s)
 	}
 }
 
@@ -337,7 +351,7 @@ func (b *builder) objects(set handedSet, back bool) *Objects {
 		}
 		o.From, o.To = *p.Store(row.View(to.Other()).Store), *p.Store(row.View(to).Store)
 		o.Names = append(o.Names, row.Name)
-		resource := resourceOf(p, row, to, set)
+		resource := b.resourceOf(row, to, set)
 		switch {
 		case set.Defines:
 			resource.By = handover.ByMetadata
@@ -346,10 +360,10 @@ func (b *builder) objects(set handedSet, back bool) *Objects {
 			resource.Compared = row.Modern.StoredAs
 		}
 		o.Plan.Resources = append(o.Plan.Resources, resource)
-		drops, _ := p.Drops(key, to)
-		o.Plan.DropManagedFields = o.Plan.DropManagedFields || slices.ContainsFunc(drops, func(path string) bool {
-			return strings.HasPrefix(path, pair.ManagedFields)
-		})
+		o.Plan.DropManagedFields = o.Plan.DropManagedFields ||
+			slices.ContainsFunc(resource.Drops, func(path string) bool {
+				return strings.HasPrefix(path, pair.ManagedFields)
+			})
 	}
 	for _, kept := range b.kept {
 		o.Plan.Comes = append(o.Plan.Comes, kept.Keys...)
@@ -372,6 +386,9 @@ func (b *builder) objects(set handedSet, back bool) *Objects {
 		}
 	}
 	o.Pods = p.Resource("pods").View(to).Store
+	if in := p.Resource("namespaces").Legacy.Store; in == o.From.Name || in == o.To.Name {
+		o.Plan.NamespacesIn = in
+	}
 	return o
 }
 
@@ -397,7 +414,11 @@ func groupKinds(row *plan.Resource) (kinds []string) {
 	return kinds
 }
 
-func resourceOf(p *plan.Plan, row *plan.Resource, to pair.Side, set handedSet) handover.Resource {
+// resourceOf is the same for every namespace.
+func (b *builder) resourceOf(row *plan.Resource, to pair.Side, set handedSet) handover.Resource {
+	if r, known := b.resources[to][row.Key]; known {
+		return r
+	}
 	view := row.View(to)
 	r := handover.Resource{Key: row.Key, Kind: row.Kind, StoredAs: view.StoredAs,
 		Subject: slices.Contains(set.Subjects, row.Key), Ended: slices.Contains(set.Ended, row.Key)}
@@ -406,7 +427,11 @@ func resourceOf(p *plan.Plan, row *plan.Resource, to pair.Side, set handedSet) h
 			r.Reads = append(r.Reads, gv)
 		}
 	}
-	r.Drops, r.Implied = p.Drops(row.Key, to)
+	r.Drops, r.Implied = b.to.Plan.Drops(row.Key, to)
+	if b.resources == nil {
+		b.resources = map[pair.Side]map[string]handover.Resource{pair.Legacy: {}, pair.Modern: {}}
+	}
+	b.resources[to][row.Key] = r
 	return r
 }
 

@@ -23,6 +23,10 @@ func NewHosted(from, to *plan.Plan, facts Facts) (Transition, error) {
 	h := hosted{from: from, to: to}
 	if from != nil && to != nil {
 		reasons := refusePlans(from, to, facts, otherMembers, anotherMinor)
+		if !sameHandedOver(from, to) {
+			reasons = append(reasons, "spec.handedOver: steps of hosted plans move no objects: those of the legacy "+
+				"side would stay where no controller acts for them")
+		}
 		if reasons = append(reasons, h.refuseElsewhere()...); len(reasons) > 0 {
 			return t, &RefusedError{Reasons: reasons}
 		}

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // handOverSteps are those of a transition between two lists of what is handed over.
@@ -86,7 +88,7 @@ func TestAPersonPausesLegacyControllers(t *testing.T) {
 	tr := handOverSteps(t, vendor, "", "team-a/deployments.apps, cronjobs.batch, jobs.batch", render.StaticPod)
 	byHand := func(a *Action, word string, check CheckKind) bool {
 		return a != nil && a.Kind == ByHand && strings.HasPrefix(a.Text, word+" kube-controller-manager on ") &&
-			len(a.After) == 1 && a.After[0].Kind == check
+			a.After[0].Kind == check
 	}
 	stop := position(t, tr, "that has a person stop it", func(s Step) bool {
 		return byHand(s.Do, "stop", Gone) && byHand(s.Undo, "start", Ready)
@@ -104,6 +106,10 @@ func TestAPersonPausesLegacyControllers(t *testing.T) {
 		if stop < i && i < start && (checks(s.Do, Runs) || checks(s.Undo, Runs)) {
 			t.Errorf("step %d, %s: nothing of it runs", i, s.Title)
 		}
+	}
+	again := tr.Steps[start].Do.After
+	if len(again) != 2 || again[1].Kind != Runs || !strings.Contains(again[1].Args[0], "-cronjob") {
+		t.Errorf("when it runs again, %+v is checked", again)
 	}
 	if others < stop || adopted < start {
 		t.Errorf("stopped at %d, others at %d; started at %d, looked at %d", stop, others, start, adopted)
@@ -181,5 +187,33 @@ func TestAnObjectsNamespaceIsInItsRecord(t *testing.T) {
 	o.Plan.Namespace, o.Record = "team-a", o.Record+".team-a"
 	if err := o.validate(); err == nil {
 		t.Error("priority classes of a namespace are accepted")
+	}
+}
+
+// TestHostedPlansHandNothingOver: their steps move no objects, which would be left without controllers.
+func TestHostedPlansHandNothingOver(t *testing.T) {
+	const name = "hosted-1.15-1.36.yaml"
+	of := func(entries string) *plan.Plan {
+		f, err := spec.Load(name, []byte(strings.Replace(example(t, name), "\nspec:\n",
+			"\nspec:\n  handedOver: ["+entries+"]\n", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := plan.New(f, plan.Hosted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, entries := range []string{"deployments.apps", "team-a/deployments.apps"} {
+		for _, plans := range [][2]*plan.Plan{{of(""), of(entries)}, {of(entries), of("")}} {
+			if _, err := NewHosted(plans[0], plans[1], Facts{}); err == nil ||
+				!strings.Contains(err.Error(), "steps of hosted plans move no objects") {
+				t.Errorf("%s: %v", entries, err)
+			}
+		}
+		if _, err := NewHosted(of(entries), of(entries), Facts{}); err != nil {
+			t.Error(err)
+		}
 	}
 }

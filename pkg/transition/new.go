@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -140,8 +141,10 @@ type builder struct {
 	disk, final map[place]render.File
 	placed      map[place]bool // programs that are put while what starts them is stopped
 	prepares    bool           // objects are written again
-	moving      []moving       // members that join or leave a store
-	alike       []Step         // that look whether endpoints are of one store, and whether members can join it
+	// resources that go, to which side, by key
+	resources map[pair.Side]map[string]handover.Resource
+	moving    []moving // members that join or leave a store
+	alike     []Step   // that look whether endpoints are of one store, and whether members can join it
 }
 
 // minorChanges reports whether the servers of a side are of another minor afterwards.

@@ -127,7 +127,7 @@ func refuseRetire(from, to Setup) []string {
 		add("spec.kubelet.modern: the kubelets have to be connected to the modern API server before, by a " +
 			"transition, or by hand and said in FROM")
 	}
-	if len(without(handedOver(is), handedOver(was)))+len(without(handedOver(was), handedOver(is))) > 0 {
+	if !sameHandedOver(was, is) {
 		add("spec.handedOver: hand over before")
 	}
 	if ranges := addedRanges(is); len(ranges) > 0 && serviceCIDRVersion(is.Modern.Version.Minor) == "" {

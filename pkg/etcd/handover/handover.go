@@ -74,8 +74,10 @@ func (r *Resource) compared() bool { return r.Compared != "" || r.By != "" }
 type Plan struct {
 	Prefix string `json:"prefix"`
 	// Namespace is the one whose objects go; "" for those of all.
-	Namespace string     `json:"namespace,omitempty"`
-	Resources []Resource `json:"resources"` // in the order in which they go: what is owned before its owners
+	Namespace string `json:"namespace,omitempty"`
+	// NamespacesIn is the store of namespaces, where it is one of both.
+	NamespacesIn string     `json:"namespacesIn,omitempty"`
+	Resources    []Resource `json:"resources"` // in the order in which they go: what is owned before its owners
 	// APIVersions are those that the API servers there do not serve, and what takes their place: kind -> old -> new.
 	APIVersions       map[string]map[string]string `json:"apiVersions,omitempty"`
 	DropManagedFields bool                         `json:"dropManagedFields,omitempty"`

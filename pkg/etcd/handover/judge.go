@@ -25,7 +25,25 @@ func (j *Job) Check(ctx context.Context) error {
 	if err == nil {
 		_, err = j.judged(ctx, rec, false)
 	}
+	if err == nil && !j.Back {
+		err = j.inNamespace(ctx)
+	}
 	return err
+}
+
+// inNamespace reports a namespace that does not exist: its name is not the one that is meant.
+func (j *Job) inNamespace(ctx context.Context) error {
+	for _, store := range []NamedStore{j.From, j.To} {
+		if j.Namespace == "" || j.NamespacesIn != store.Name {
+			continue
+		}
+		found, err := store.Read(ctx, []string{j.Prefix + "/namespaces/" + j.Namespace})
+		if err == nil && found[0] == nil {
+			err = &RefusedError{[]string{"there is no namespace " + j.Namespace + ": create it, or correct its name"}}
+		}
+		return err
+	}
+	return nil
 }
 
 // judged lists what goes; nothing stands against any of it. When it is stopped, no controller acts for them any more,

@@ -84,6 +84,16 @@ func TestOneNamespaceGoesAndBackKilledAtEveryCall(t *testing.T) {
 	if err := start().job(false).Check(t.Context()); err == nil {
 		t.Fatal("all namespaces could go")
 	}
+	for name, says := range map[string]string{a: "", "team-c": "there is no namespace team-c"} {
+		w := start()
+		w.core.put("/registry/namespaces/"+a, `{"apiVersion":"v1","kind":"Namespace"}`)
+		j := w.inNamespace(name, false)
+		j.NamespacesIn = "core"
+		err := j.Check(t.Context())
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("namespace %s: %v, want %q", name, err, says)
+		}
+	}
 	points := 0
 	for _, killedBack := range []bool{false, true} {
 		for _, then := range []bool{false, true} { // back
