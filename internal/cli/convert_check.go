@@ -52,6 +52,8 @@ STATUS is removed; later, of a version that comes with a later release; deprecat
 
 A reference to an object in a version that the release does not have is listed like an object in that version, with its
 path: what an autoscaler scales (spec.scaleTargetRef) and, in files, the owners of an object (metadata.ownerReferences).
+So is what names resources by groups and versions that the release serves no more, and is silently without effect there:
+rules of webhooks, admission policies and their bindings, rules of roles, count/ limits of quotas, APIServices.
 
 Documents that are no objects of Kubernetes (charts, values, templates, kustomizations) are skipped and counted. Kinds
 of other projects that moved, cert-manager's and Istio's among them, are known; --moved adds to them. The version in

@@ -320,7 +320,8 @@ func (c *Check) object(ctx context.Context, place string, object *unstructured.U
 	}
 	j.verdicts = append(j.verdicts, c.judge(place, object))
 	j.verdicts = append(j.verdicts,
-		c.judgeReferences(place, object, append(c.scaleTarget(object), owners(object)...))...)
+		c.judgeReferences(place, object, slices.Concat(c.scaleTarget(object), parameters(object), owners(object)))...)
+	j.verdicts = append(j.verdicts, c.judgeNamings(place, object)...)
 	if applied := c.applied(object); applied != nil {
 		j.verdicts = append(j.verdicts, c.judge(place+" (last applied)", applied))
 	}
@@ -433,7 +434,7 @@ func (c *Check) reached(release string) bool {
 // Concerns reports whether the release deprecates some version of the kind, or does not have it, or whether objects of
 // it name others that it may not have.
 func (c *Check) Concerns(gvk schema.GroupVersionKind) bool {
-	if c.scales(gvk) {
+	if c.scales(gvk) || namesResources(gvk) {
 		return true
 	}
 	for _, kind := range append(c.converter.Equivalents(gvk), gvk) {
@@ -456,7 +457,8 @@ var ofControlPlane = map[string]bool{
 }
 
 // Written judges the versions in which clients wrote an object: its last applied configuration, and the managers of its
-// fields; and what an autoscaler scales. An object of a kind that the release has in no version is judged as it is.
+// fields; and what it names by versions and groups, but for its owners. An object of a kind that the release has in no
+// version is judged as it is.
 func (c *Check) Written(object *unstructured.Unstructured) error {
 	versions := map[string]string{}
 	for _, manager := range object.GetManagedFields() {
@@ -486,5 +488,6 @@ func (c *Check) Written(object *unstructured.Unstructured) error {
 			return err
 		}
 	}
-	return c.hand(judged{verdicts: c.judgeReferences("stored", object, c.scaleTarget(object))})
+	named := c.judgeReferences("stored", object, append(c.scaleTarget(object), parameters(object)...))
+	return c.hand(judged{verdicts: append(named, c.judgeNamings("stored", object)...)})
 }

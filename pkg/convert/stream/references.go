@@ -50,6 +50,19 @@ func owners(object *unstructured.Unstructured) (named []reference) {
 	return named
 }
 
+// parameters are what an admission policy takes: a server looks for them in the version in which they are named, and
+// does as its failurePolicy says where it does not serve that
+// (apiserver pkg/admission/plugin/policy/generic/policy_source.go@0.36.3).
+func parameters(object *unstructured.Unstructured) []reference {
+	switch object.GroupVersionKind().GroupKind() {
+	case admissionKind("ValidatingAdmissionPolicy"), admissionKind("MutatingAdmissionPolicy"):
+		spec, _ := object.Object["spec"].(map[string]any)
+		kind, _ := spec["paramKind"].(map[string]any)
+		return referenceIn(kind, "spec.paramKind", false)
+	}
+	return nil
+}
+
 func referenceIn(of map[string]any, path string, anyVersion bool) []reference {
 	version, _ := of["apiVersion"].(string)
 	kind, _ := of["kind"].(string)
