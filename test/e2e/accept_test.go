@@ -49,6 +49,8 @@ func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 	if dir := os.Getenv("FUSIONCTL_E2E_ACCEPT_FILES"); dir != "" {
 		bases = objectsIn(t, c, dir)
 		vary = func(object map[string]any) []map[string]any { return []map[string]any{object} }
+	} else {
+		everyVersionIsASource(t, c, bases)
 	}
 	for _, minor := range acceptMinors(t) {
 		t.Run(minor.String(), func(t *testing.T) {
@@ -72,6 +74,24 @@ func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 			}
 			a.byKubectl(r, server.URL)
 		})
+	}
+}
+
+// everyVersionIsASource: objects come in every version of a kind that some release serves by default, so that what each
+// release has, older or newer, is converted for each release that is asked.
+func everyVersionIsASource(t *testing.T, c *convert.Converter, bases []*unstructured.Unstructured) {
+	t.Helper()
+	sources := map[schema.GroupVersionKind]bool{}
+	for _, base := range bases {
+		for _, kind := range append(c.Equivalents(base.GroupVersionKind()), base.GroupVersionKind()) {
+			sources[kind] = true
+		}
+	}
+	for _, api := range kubever.AllAPIResources() {
+		if gvk := api.GroupVersion.WithKind(api.Kind); len(api.DefaultOn) > 0 && !sources[gvk] &&
+			!slices.Contains(notCreated, api.Kind) {
+			t.Errorf("%s is converted from no object: testdata/accept.yaml needs one", gvk)
+		}
 	}
 }
 
