@@ -42,6 +42,7 @@ func TestCheckJudgesRules(t *testing.T) {
 		{36, webhook(rule("extensions", "v1beta1", "deployments/scale"), rule("apps", "v1", "'*'")), // no subresources
 			[]string{deployments + "webhooks[0].rules[0].apiGroups"}},
 		{36, webhook(rule("extensions", "v1beta1", "deployments/scale"), rule("apps", "v1", "'*/*'")), nil},
+		{36, webhook(rule("extensions", "v1beta1", "deployments/scale"), rule("apps", "v1", "deployments/*")), nil},
 		{36, webhook(rule("extensions", "v1beta1", "'*'"), rule("apps", "v1", "'*'")),
 			[]string{"extensions/v1beta1 * removed 1.22  webhooks[0].rules[0].apiGroups"}},
 		{21, webhook(rule("extensions", "v1beta1", "'*'")), nil}, // ingresses
