@@ -84,6 +84,11 @@ func (r *reporter) lostOf(c *crd, row *pair.Resource, readers []pair.Side) []str
 		// While v1beta1 is served, clients may make CRDs without schemas, which preserve unknown fields; and those
 		// that were handed over were made while it was.
 		v1beta1 := row.HandedOver || slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1")
+		// One that a legacy side of 1.10 has written is read by a later one alone as having the version that it names.
+		// Source: SetDefaults_CustomResourceDefinition of every minor from 1.11 on, and TestLegacyGoesUp.
+		if side == pair.Legacy && len(readers) == 1 && c.Spec.Version != "" && len(c.Spec.Versions) == 0 {
+			continue
+		}
 		if slices.Contains(plane.CRDFields, "spec.versions") && len(c.Spec.Versions) == 0 {
 			lost = append(lost, "spec.versions")
 		}
@@ -156,7 +161,11 @@ func (c *crd) hasSchema() bool {
 // findDoomedCRDs reports the CRDs that a reader of the store truncates when it next writes them.
 func (r *reporter) findDoomedCRDs(store *storeScan) {
 	row := storage.RowOf(r.m, storage.Key{Form: storage.FormGrouped, Resource: storage.CRDResource})
-	if row == nil || len(row.Readers(store.Name)) < 2 {
+	if row == nil {
+		return
+	}
+	if readers := row.Readers(store.Name); len(readers) < 2 {
+		r.findHiddenVersions(store, readers)
 		return
 	}
 	for _, side := range row.Readers(store.Name) {
@@ -184,6 +193,29 @@ func (r *reporter) findDoomedCRDs(store *storeScan) {
 					r.m.ControlPlane(side).Version, prose.Counted(doomed.keys, "CRD"),
 					strings.Join(sortedKeys(fields), ", ")),
 				Fix: "use layout split, which gives the modern side its own default store: no override moves CRDs"})
+		}
+	}
+}
+
+// findHiddenVersions reports the CRDs of which the only reader knows one version of several.
+func (r *reporter) findHiddenVersions(store *storeScan, readers []pair.Side) {
+	for _, side := range readers {
+		plane := r.m.ControlPlane(side)
+		if len(plane.CRDFields) == 0 || slices.Contains(plane.CRDFields, "spec.versions") {
+			continue
+		}
+		var hidden counted
+		for _, c := range store.total.facts.crds {
+			if len(c.Spec.Versions) > 1 {
+				hidden.add(storage.CRDResource + "/" + c.name)
+			}
+		}
+		if hidden.keys > 0 {
+			r.add(store.Name, storage.CRDResource, finding.Finding{Rule: "FUS031", Severity: finding.Error,
+				Key: "hidden " + string(side), Count: hidden.count(), Related: hidden.samples,
+				Message: fmt.Sprintf("%s of several versions: %s knows spec.version alone, and drops the others when "+
+					"it writes them", prose.Counted(hidden.keys, "CRD"), plane.Version),
+				Fix: "store all objects in one version, and remove the others from the CRD"})
 		}
 	}
 }

@@ -172,6 +172,12 @@ func TestScanFinds(t *testing.T) {
 				`,"version":"v1"},"status":{}}`)
 		}, "FUS031", "modern:" + storage.CRDResource, "has lost spec.versions and status.storedVersions",
 			storage.CRDResource + "/notebooks.kubeflow.io"},
+		{"a CRD of two versions, whose only reader knows one", func(m *pair.Map, core, _ storetest.Contents) {
+			m.Legacy.CRDFields = []string{"spec.group", "spec.names", "spec.version"}
+			core[storage.CRDResource+"/as.kubeflow.io"] = storetest.CRD("kubeflow.io", "as", "as",
+				`,"version":"v1","versions":[{"name":"v1","served":true,"storage":true},{"name":"v2","served":true}]},"status":{"storedVersions":["v1"]}}`)
+		}, "FUS031", "core:" + storage.CRDResource, "1 CRD of several versions: 1.10.13 knows spec.version alone",
+			storage.CRDResource + "/as.kubeflow.io"},
 		{"CRDs that an old reader has rewritten, and a new one since", func(m *pair.Map, _, modern storetest.Contents) {
 			m.Legacy.Store = "modern"
 			row := storage.RowOf(m, storage.Key{Form: storage.FormGrouped, Resource: storage.CRDResource})
@@ -588,6 +594,26 @@ func TestScanWantsNoSchemasWhereCRDsNeedNone(t *testing.T) {
 	}
 	if handedOver = true; says("apiextensions.k8s.io/v1") {
 		t.Error("a CRD without schemas, which was made through the legacy API server, is said to have lost them")
+	}
+}
+
+// A later version takes spec.version for the list of versions that an earlier one has not written.
+func TestScanTakesWhatAnEarlierVersionHasWritten(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		m, stores := storetest.SplitMap(), storetest.Clean()
+		m.Legacy.CRDFields = []string{"spec.version", "spec.versions", "status.storedVersions"}
+		if shared { // with a reader that drops them
+			row := storage.RowOf(m, storage.Key{Form: storage.FormGrouped, Resource: storage.CRDResource})
+			row.Modern.Store, m.Modern.CRDFields = row.Legacy.Store, []string{"spec.version"}
+		}
+		stores["core"][storage.CRDResource+"/as.kubeflow.io"] = storetest.CRD("kubeflow.io", "as", "as",
+			`,"version":"v1"},"status":{}}`)
+		lost := slices.ContainsFunc(scanStores(t, m, stores, Options{}).Findings, func(f finding.Finding) bool {
+			return strings.Contains(f.Message, "has lost spec.versions")
+		})
+		if lost != shared {
+			t.Errorf("shared %v: said to have lost spec.versions: %v", shared, lost)
+		}
 	}
 }
 
