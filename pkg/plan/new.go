@@ -387,14 +387,28 @@ func (b *basis) collector(name pair.Side) gc.Collector {
 	return c
 }
 
-// Allocators is how the API servers of a side allocate ClusterIPs, as they are started.
+// Allocators is how the API servers of a side allocate ClusterIPs, as they are started: they write the bitmap when
+// every one of them does.
 func (p *Plan) Allocators(side pair.Side) kubever.Allocators {
 	a := kubever.AllocatorsIn(p.Side(side).Version.Minor)
-	for _, c := range p.ComponentsOf(side, kubever.APIServer) {
-		gates, _ := c.Arg("feature-gates")
-		return a.With(gates)
+	if writes, leaves := p.BitmapWriters(side); len(writes)+len(leaves) > 0 {
+		a.Bitmap = len(leaves) == 0
 	}
 	return a
+}
+
+// BitmapWriters are the hosts whose API servers of a side write the bitmap of ClusterIPs, and those whose leave it
+// alone: existing ones may be started with other gates on one host.
+func (p *Plan) BitmapWriters(side pair.Side) (writes, leaves []string) {
+	for _, c := range p.ComponentsOf(side, kubever.APIServer) {
+		gates, _ := c.Arg("feature-gates")
+		if kubever.AllocatorsIn(p.Side(side).Version.Minor).With(gates).Bitmap {
+			writes = append(writes, c.Host)
+		} else {
+			leaves = append(leaves, c.Host)
+		}
+	}
+	return writes, leaves
 }
 
 func (p *Plan) allocates(side pair.Side) string {

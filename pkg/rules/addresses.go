@@ -259,14 +259,18 @@ func doubleAddresses(p *plan.Plan) []finding.Finding {
 	if kubever.AllocatorsIn(p.Legacy.Version.Minor).FromObjects || p.Allocators(pair.Modern).Bitmap {
 		return nil
 	}
+	on := ""
+	if writes, leaves := p.BitmapWriters(pair.Modern); len(writes) > 0 {
+		on = " on " + strings.Join(leaves, ", ")
+	}
 	fix := "give the modern side another range, spec.network.modernServiceCIDRs: [RANGE], outside of " +
 		ranges(p, pair.Legacy) + ", or leave services out of spec.access"
 	if gate := kubever.AllocatorsIn(p.Modern.Version.Minor).KeepBitmap; gate != "" {
 		fix = "add " + gate + " to --feature-gates of the modern API server, or leave services out of spec.access"
 	}
 	return []finding.Finding{{Subject: "services",
-		Message: fmt.Sprintf("%s records ClusterIPs in a bitmap that %s does not write, and both allocate from %s",
-			p.Legacy.Version.Minor, p.Modern.Version.Minor, ranges(p, pair.Legacy)),
+		Message: fmt.Sprintf("%s records ClusterIPs in a bitmap that %s%s does not write, and both allocate from %s",
+			p.Legacy.Version.Minor, p.Modern.Version.Minor, on, ranges(p, pair.Legacy)),
 		Fix: fix}}
 }
 
@@ -291,10 +295,12 @@ func differentRanges(p *plan.Plan) []finding.Finding {
 	}
 	var found []finding.Finding
 	legacy, modern := ranges(p, pair.Legacy), ranges(p, pair.Modern)
-	if legacy != modern && p.Allocators(pair.Legacy).Bitmap && p.Allocators(pair.Modern).Bitmap {
+	of, some := bitmapOn(p, pair.Legacy)
+	other, also := bitmapOn(p, pair.Modern)
+	if legacy != modern && some && also {
 		found = append(found, finding.Finding{Subject: "--service-cluster-ip-range",
-			Message: fmt.Sprintf("the legacy side has %q, the modern side %q, and both write one bitmap", legacy,
-				modern), Fix: "use one range: remove spec.network.modernServiceCIDRs"})
+			Message: fmt.Sprintf("the legacy side%s has %q, the modern side%s %q, and both write one bitmap", of,
+				legacy, other, modern), Fix: "use one range: remove spec.network.modernServiceCIDRs"})
 		if gate := kubever.AllocatorsIn(p.Modern.Version.Minor).EndBitmap; gate != "" {
 			found[0].Fix = "set " + gate + " among --feature-gates of the modern API server"
 		}
@@ -305,6 +311,15 @@ func differentRanges(p *plan.Plan) []finding.Finding {
 			"the modern side %q, and both write one bitmap", a, b), Fix: "set spec.network.nodePortRange: " + a})
 	}
 	return found
+}
+
+// bitmapOn reports whether an API server of a side writes the bitmap, and on which hosts, where it is not all of them.
+func bitmapOn(p *plan.Plan, side pair.Side) (on string, some bool) {
+	writes, leaves := p.BitmapWriters(side)
+	if len(writes) > 0 && len(leaves) > 0 {
+		on = " on " + strings.Join(writes, ", ")
+	}
+	return on, len(writes) > 0
 }
 
 func sameRangeTwice(p *plan.Plan) []finding.Finding {

@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -264,6 +266,46 @@ func TestDangersInOtherWords(t *testing.T) {
 	} {
 		if found := of(Check(plantest.Of(t, test.e.String())), test.rule); (len(found) == 0) != test.silent {
 			t.Errorf("%s: %s = %+v, want silence = %v", name, test.rule, found, test.silent)
+		}
+	}
+}
+
+// TestOneAPIServerOfASideIsStartedInAnotherWay: what one of several API servers of a side does is what the side does:
+// one that leaves the bitmap alone allocates what the other side takes for free, and one that writes it writes its
+// range. The host is named.
+func TestOneAPIServerOfASideIsStartedInAnotherWay(t *testing.T) {
+	for _, test := range []struct {
+		rule, network, first, second, says string
+	}{
+		{"FUS050", "serviceCIDRs: [10.96.0.0/24]", "false", "true", "a bitmap that 1.34 on cp-2 does not write"},
+		{"FUS050", "serviceCIDRs: [10.96.0.0/24]", "true", "false", "a bitmap that 1.34 on cp-1 does not write"},
+		{"FUS050", "serviceCIDRs: [10.96.0.0/24]", "true", "true", "a bitmap that 1.34 does not write"},
+		{"FUS050", "serviceCIDRs: [10.96.0.0/24]", "false", "false", ""},
+		{"FUS051", "serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]", "true", "false",
+			`the modern side on cp-2 "10.97.0.0/24"`},
+		{"FUS051", "serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]", "true", "true", ""},
+	} {
+		text := example{legacy: "1.15.12", modern: "1.34.4", network: test.network,
+			access: toDevelopers("services")}.String()
+		text = strings.Replace(text, "  hosts: [", "  hosts: [{name: cp-2, address: 10.0.0.12}, ", 1)
+		p := plantest.Of(t, text)
+		for i := range p.Components {
+			c := &p.Components[i]
+			if c.Side != pair.Modern || c.Kind != kubever.APIServer {
+				continue
+			}
+			value := map[string]string{"cp-1": test.first, "cp-2": test.second}[c.Host]
+			c.Args = slices.DeleteFunc(slices.Clone(c.Args), func(a plan.Arg) bool { return a.Name == "feature-gates" })
+			c.Args = append(c.Args, plan.Arg{Name: "feature-gates", Value: "DisableAllocatorDualWrite=" + value})
+		}
+		var said []string
+		for _, f := range Check(p) {
+			if f.Rule == test.rule {
+				said = append(said, f.Message)
+			}
+		}
+		if got := strings.Join(said, "\n"); (got == "") != (test.says == "") || !strings.Contains(got, test.says) {
+			t.Errorf("%s with gates %s, %s: %q, want %q", test.rule, test.first, test.second, got, test.says)
 		}
 	}
 }
