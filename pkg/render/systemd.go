@@ -19,7 +19,7 @@ type unit struct {
 	Header          []string
 	Description     string
 	Documentation   string
-	Wants, After    []string
+	After           []string
 	Type            string
 	WaitForever     bool
 	EndsWith        int      // its exit code after a signal, 0 for that of most programs
@@ -70,8 +70,7 @@ func systemdUnit(p *plan.Plan, c *plan.Component) ([]byte, error) {
 	if c.Port > 0 && c.Port < 1024 {
 		u.Capabilities += " CAP_NET_BIND_SERVICE"
 	}
-	u.Wants = needs(p, c)
-	u.After = u.Wants
+	u.After = needs(p, c)
 	environment := names(c.Env)
 	if len(c.Env) > 0 {
 		u.EnvironmentFile = specifier(environmentPath(c))
@@ -192,7 +191,9 @@ func programFile(c *plan.Component) string {
 }
 
 // needs are the units of the same host without which a component has nothing to do: a member for an API server that
-// keeps its objects there, the side's API server for the others, and those of both sides for what sees both.
+// keeps its objects there, the side's API server for the others, and those of both sides for what sees both. Units are
+// ordered by them and do not want them: one that ends without its API server, and is restarted, would have systemd
+// start an API server again that a transition has stopped.
 func needs(p *plan.Plan, c *plan.Component) []string {
 	var units []string
 	for i := range p.Components {

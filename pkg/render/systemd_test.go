@@ -245,9 +245,15 @@ func TestUnitsStartInOrder(t *testing.T) {
 		"network-online.target kube-apiserver-modern.service",
 	} {
 		unit, _ := renderUnit(t, p, &p.Components[i])
-		for _, setting := range []string{"Unit.After", "Unit.Wants"} {
-			if got := unit[setting]; len(got) != 1 || got[0] != want {
-				t.Errorf("%s: %s=%q, want %q", p.Components[i].Name, setting, got, want)
+		if got := unit["Unit.After"]; len(got) != 1 || got[0] != want {
+			t.Errorf("%s: After=%q, want %q", p.Components[i].Name, got, want)
+		}
+		for setting, values := range unit { // that start others, or start with them
+			if name, of := strings.CutPrefix(setting, "Unit."); of && slices.Contains([]string{"Wants", "Requires",
+				"Requisite", "BindsTo", "Upholds", "PartOf"}, name) &&
+				strings.Contains(strings.Join(values, " "), ".service") {
+				t.Errorf("%s: %s=%q: its restart would start what a transition has stopped", p.Components[i].Name, name,
+					values)
 			}
 		}
 	}
