@@ -502,3 +502,70 @@ func sh(t *testing.T) string {
 	}
 	return path
 }
+
+// TestAUnitThatRunsByFilesOfBeforeIsStartedAgain by Ansible itself: what something started after it was stopped, and
+// before its files were put, is no unit of these files. One that runs by them is left alone.
+func TestAUnitThatRunsByFilesOfBeforeIsStartedAgain(t *testing.T) {
+	bin, dir := t.TempDir(), t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "tasks"), os.DirFS("tasks")); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said, need := filepath.Join(bin, "said"), filepath.Join(bin, "need")
+	write(filepath.Join(bin, "systemctl"), `#!/bin/sh
+echo "$@" >> `+said+`
+case "$*" in
+*--property=NeedDaemonReload*) cat `+need+` ;;
+show*) printf 'LoadState=loaded\nActiveState=active\nSubState=running\nUnitFileState=enabled\n' ;;
+is-enabled*) echo enabled ;;
+esac
+`)
+	const text = "[Service]\n"
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	write(filepath.Join(dir, "files", sum), text)
+	place := filepath.Join(t.TempDir(), "it.service")
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	write(filepath.Join(dir, "site.yml"), `- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+  - {ansible.builtin.include_tasks: tasks/put-file.yml, vars: {place: `+place+`, step: {sha256: `+sum+`, mode: "0644"}}}
+  - {ansible.builtin.include_tasks: tasks/start-unit.yml, vars: {step: {unit: it.service}}}
+  - {ansible.builtin.include_tasks: tasks/start-unit.yml, vars: {step: {unit: other.service}}}
+`)
+	for _, test := range []struct {
+		name, need string
+		restarted  []string
+	}{
+		{"a file was put", "no", []string{"restart it.service"}},
+		{"nothing was put", "no", nil},
+		{"the file was put by a run that ended", "yes", []string{"restart it.service", "restart other.service"}},
+	} {
+		write(need, test.need)
+		write(said, "")
+		if out, err := ansible(t, dir, "ansible-playbook", "-i", "localhost,", "site.yml"); err != nil {
+			t.Fatalf("%s: %v\n%s", test.name, err, out)
+		}
+		data, err := os.ReadFile(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var restarted []string
+		for line := range strings.Lines(string(data)) {
+			if line = strings.ReplaceAll(strings.TrimSpace(line), "'", ""); strings.HasPrefix(line, "restart ") {
+				restarted = append(restarted, line)
+			}
+		}
+		if !slices.Equal(restarted, test.restarted) {
+			t.Errorf("%s: %q, want %q of\n%s", test.name, restarted, test.restarted, data)
+		}
+	}
+}
