@@ -35,6 +35,13 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	for i := range n {
 		c.Members = append(c.Members, newServer(t, nil, joining(peers, i, token)))
 	}
+	c.Run(t)
+	return c
+}
+
+// Run runs all members, which do not run.
+func (c *Cluster) Run(t testing.TB) {
+	t.Helper()
 	var group sync.WaitGroup
 	for _, m := range c.Members {
 		group.Go(func() { m.Restart(t) }) // none of them serves before there is a majority
@@ -43,7 +50,6 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	if t.Failed() {
 		t.FailNow()
 	}
-	return c
 }
 
 // joining configures the i-th of the members of a cluster.

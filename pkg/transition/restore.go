@@ -166,6 +166,14 @@ func NewRestoreOnHosts(s Setup, directory, backup, id string) (Transition, error
 			Undo: restoringMember(members[n], PutBackMember)})
 	}
 	b.startMembers(b.changed(etcd))
+	for _, store := range s.Plan.Stores {
+		if store.Managed != nil && len(store.Endpoints) > 1 {
+			b.add(Step{Phase: Stores, Host: s.Plan.Hosts[0].Name, Title: "the members of store " + store.Name +
+				" have the same data", Do: &Action{Kind: RunChecks, Before: []Check{{Kind: SameData,
+				Stores: []plan.Store{store}, Hint: "copy " + path.Join(directory, backup) + " from one host to the " +
+					"others: two backups that were made apart are not the same, whatever their names"}}}})
+		}
+	}
 	b.servers(pair.Legacy, Legacy)
 	b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
 	b.servers(pair.Modern, Modern)

@@ -65,6 +65,13 @@ func TestStoresOfHostsArePutBack(t *testing.T) {
 				t.Errorf("step %d is %+v", i, tr.Steps[i])
 			}
 		}
+		// Hosts may have made backups of one name each for itself: that members have the same data is known before
+		// anything reads them.
+		server := func(s Step) bool { return s.Phase == Legacy || s.Phase == Modern }
+		if same, first := position(t, &tr, "members are compared", func(s Step) bool { return checks(s.Do, SameData) }),
+			position(t, &tr, "an API server starts", server); tr.Steps[same].Phase != Stores || same > first {
+			t.Errorf("members are compared in step %d, an API server starts in %d", same, first)
+		}
 		want := map[string]string{}
 		for i := range 3 {
 			want[fmt.Sprintf("cp-%d", i+1)] = s.Plan.Store("modern").Managed.DataDir +

@@ -273,6 +273,7 @@ const (
 	MembersAre  CheckKind = "members"       // all Members are healthy, and have the versions that it says
 	MayComeBack CheckKind = "may come back" // Members have not agreed on the newer minor
 	OneCluster  CheckKind = "one cluster"   // all endpoints of Stores answer, with a leader, as members of one cluster
+	SameData    CheckKind = "same data"     // all endpoints of Stores are of members that have the same data
 	NoData      CheckKind = "no data"       // of a member of etcd in Path
 	Silent      CheckKind = "silent"        // nothing answers at Addresses
 	Beats       CheckKind = "beats"         // every node that is ready has a kubelet of Heartbeats and is heard of

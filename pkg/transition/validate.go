@@ -307,7 +307,8 @@ func (a *Action) validate() error {
 			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil ||
 			(c.Kind == RolesMayGo || c.Kind == RolesEqual) && c.Roles.validate() != nil ||
 			(c.Kind == MembersAre || c.Kind == MayComeBack) && c.Members.validate() != nil ||
-			c.Kind == OneCluster && len(c.Stores) == 0 || c.Kind == Silent && len(c.Addresses) == 0 ||
+			(c.Kind == OneCluster || c.Kind == SameData) && len(c.Stores) == 0 ||
+			c.Kind == Silent && len(c.Addresses) == 0 ||
 			c.Kind == NoData && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) ||
 			c.Kind == Beats && (c.Heartbeats == nil || c.Heartbeats.Nodes == "") ||
 			c.Kind == NothingLeft && c.Left == nil || c.Kind == MastersAre && c.Masters.validate() != nil ||

@@ -291,6 +291,8 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return h.wait(ctx, "the endpoints are not those of one cluster", func(ctx context.Context) error {
 			return oneCluster(ctx, c.Stores)
 		})
+	case transition.SameData:
+		return h.sameData(ctx, c.Stores)
 	case transition.Silent:
 		return silent(ctx, c.Addresses)
 	case transition.NoData:

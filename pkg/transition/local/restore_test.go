@@ -2,13 +2,19 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
@@ -95,5 +101,74 @@ func TestAMemberOfAHostIsPutBack(t *testing.T) {
 			t.Errorf("after %s: %v, %v; want %s", step.kind, answer, err, step.want)
 		}
 		s.Stop()
+	}
+}
+
+// TestMembersOfDifferentBackups: backups that hosts made each for itself have one name, and are whole; members that
+// were put back to them are one cluster, and each serves what it has. No API server may come to that.
+func TestMembersOfDifferentBackups(t *testing.T) {
+	c := etcdtest.StartCluster(t, 3)
+	list, err := c.Client(t).MemberList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers, names := map[string]string{}, []string{}
+	for _, m := range list.Members {
+		peers[m.Name] = m.PeerURLs[0]
+	}
+	for _, name := range slices.Sorted(maps.Keys(peers)) {
+		names = append(names, name+"="+peers[name])
+	}
+	dirs := []string{t.TempDir(), t.TempDir()} // of two backups
+	for i, dir := range dirs {
+		c.Members[0].Put(t, map[string][]byte{"/registry/of": []byte(strconv.Itoa(i))})
+		stream, err := c.Members[0].Client(t).Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(stream)
+		if err := errors.Join(err, stream.Close(), os.Mkdir(filepath.Join(dir, "20261124T013000Z"), 0o700),
+			os.WriteFile(filepath.Join(dir, "20261124T013000Z", "core.db"), data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host := &Host{Wait: 2 * time.Second}
+	same := func() error {
+		return host.Check(t.Context(), "cp-1", &transition.Check{Kind: transition.SameData, Hint: "copy it",
+			Stores: []plan.Store{{Name: "core", Endpoints: c.Endpoints()}}})
+	}
+	if err := same(); err != nil {
+		t.Errorf("members of one cluster: %v", err)
+	}
+	for id, of := range map[string][]string{"one": {dirs[1], dirs[1], dirs[1]}, "two": {dirs[0], dirs[0], dirs[1]}} {
+		for _, m := range c.Members {
+			m.Stop()
+		}
+		for i, s := range c.Members {
+			name := fmt.Sprintf("m%d", i)
+			m := &transition.Member{Store: "core", Backup: "20261124T013000Z", ID: id, DataDir: s.Dir,
+				PeerURL: peers[name], Cluster: strings.Join(names, ","), Token: "core-" + id, Name: name,
+				Directory: of[i]}
+			restore := &transition.Action{Kind: transition.RestoreMember, Member: m}
+			if err := errors.Join(
+				host.Check(t.Context(), "cp-1", &transition.Check{Kind: transition.BackupIs, Member: m}),
+				host.Do(t.Context(), "cp-1", restore)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Run(t)
+		var values []string
+		for _, s := range c.Members {
+			answer, err := s.Client(t).Get(t.Context(), "/registry/of")
+			if err != nil {
+				t.Fatal(err)
+			}
+			values = append(values, string(answer.Kvs[0].Value))
+		}
+		t.Logf("%s: members answer %q", id, values)
+		if err := same(); (err == nil) != (id == "one") || err != nil &&
+			(!strings.Contains(err.Error(), "other data") || !strings.HasSuffix(err.Error(), "copy it")) {
+			t.Errorf("members that answer %q: %v", values, err)
+		}
 	}
 }
