@@ -107,8 +107,9 @@ func (l leg) convert(object map[string]any, budget *uint64, group string) (map[s
 	if err != nil {
 		return nil, err
 	}
-	if restored, ok := all[l.to].restore(out, true); ok {
-		out = restored.(map[string]any)
+	restored, _ := all[l.to].restore(out, true)
+	if object, ok := restored.(map[string]any); ok { // a client may say that it was something else
+		out = object
 	}
 	e := newEditor(prune(l.forward.target, out).(map[string]any)) // the annotation is not the API server's word
 	keepIdentity(e, plain)

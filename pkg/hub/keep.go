@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -209,48 +210,111 @@ func (k *kept) restore(current any, there bool) (any, bool) {
 }
 
 // restoreElements finds for each kept element the one of the list that it is of: first where it stood, then wherever it
-// has moved.
+// has moved. A client may have written thousands of them: nothing is done of each with all of the list.
 func restoreElements(list []any, elements []*keptElement) []any {
-	restored := append(make([]any, 0, len(list)), list...)
-	taken := make([]bool, len(list))
-	put := func(e *keptElement, i int) bool {
-		if i < 0 || i >= len(list) || taken[i] || !e.isOf(list[i]) {
-			return false
-		}
-		restored[i], _ = e.Kept.restore(list[i], true)
-		taken[i] = true
-		return true
-	}
+	l := &elementList{list: list, digests: map[int]string{}, restored: slices.Clone(list),
+		taken: make([]bool, len(list))}
 	var moved []*keptElement
 	for _, e := range elements {
-		if e != nil && !put(e, e.Index) {
+		if e != nil && !l.put(e, e.Index) {
 			moved = append(moved, e)
 		}
 	}
+	var byDigest, byKeys map[string][]int
+	var names []string // of the keys, which are those of the list
 	for _, e := range moved {
-		for i := range list {
-			if put(e, i) {
-				break
-			}
+		switch {
+		case e.Keys != nil && byKeys == nil:
+			names = slices.Sorted(maps.Keys(e.Keys))
+			byKeys = l.by(func(i int) string { return l.keysAt(i, names) })
+		case e.Keys == nil && byDigest == nil:
+			byDigest = l.by(l.digestAt)
+		}
+		if e.Keys == nil {
+			l.putFirst(e, byDigest, e.Base)
+		} else if len(e.Keys) == len(names) {
+			l.putFirst(e, byKeys, digest(e.Keys))
 		}
 	}
-	return restored
+	return l.restored
 }
 
-func (e *keptElement) isOf(value any) bool {
-	object, ok := value.(map[string]any)
-	if !ok {
+// elementList is a list to whose elements something is put back.
+type elementList struct {
+	list, restored []any
+	taken          []bool
+	digests        map[int]string // of elements, as far as they are known
+}
+
+// by are the places of elements by what is said of them; "" for nothing.
+func (l *elementList) by(what func(i int) string) map[string][]int {
+	places := map[string][]int{}
+	for i := range l.list {
+		if text := what(i); text != "" {
+			places[text] = append(places[text], i)
+		}
+	}
+	return places
+}
+
+// putFirst puts a kept element to the first of the places that is free.
+func (l *elementList) putFirst(e *keptElement, places map[string][]int, at string) {
+	for len(places[at]) > 0 {
+		first := places[at][0]
+		places[at] = places[at][1:]
+		if l.put(e, first) {
+			return
+		}
+	}
+}
+
+func (l *elementList) put(e *keptElement, i int) bool {
+	if i < 0 || i >= len(l.list) || l.taken[i] || !l.isAt(e, i) {
 		return false
 	}
+	l.restored[i], _ = e.Kept.restore(l.list[i], true)
+	l.taken[i] = true
+	return true
+}
+
+func (l *elementList) isAt(e *keptElement, i int) bool {
 	if e.Keys == nil {
-		return e.Base != "" && digest(object) == e.Base
+		return e.Base != "" && l.digestAt(i) == e.Base
 	}
+	object, ok := l.list[i].(map[string]any)
 	for name, want := range e.Keys {
-		if got, ok := object[name]; !ok || !equal(got, want) {
+		if got, there := object[name]; !there || !equal(got, want) {
 			return false
 		}
 	}
-	return true
+	return ok
+}
+
+// digestAt is the digest of an element; "" where it is no object.
+func (l *elementList) digestAt(i int) string {
+	object, ok := l.list[i].(map[string]any)
+	if !ok {
+		return ""
+	}
+	if _, known := l.digests[i]; !known {
+		l.digests[i] = digest(object)
+	}
+	return l.digests[i]
+}
+
+// keysAt is the digest of the keys of an element; "" where it lacks one.
+func (l *elementList) keysAt(i int, names []string) string {
+	object, ok := l.list[i].(map[string]any)
+	if !ok {
+		return ""
+	}
+	keys := map[string]any{}
+	for _, name := range names {
+		if keys[name], ok = object[name]; !ok {
+			return ""
+		}
+	}
+	return digest(keys)
 }
 
 // takeKept separates an object from its annotation. An annotation that cannot be read is left out: another client has
