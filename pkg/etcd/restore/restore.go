@@ -139,7 +139,8 @@ func private(dir string) error {
 	})
 }
 
-// PutBack is the inverse of Restore: the member has what it had before. What was restored is kept as restored-ID.
+// PutBack is the inverse of Restore: the member has what it had before. What was restored is kept as restored-ID, or
+// restored-ID-2 and so on.
 func (m *Member) PutBack() error {
 	release, err := m.stopped()
 	if err != nil {
@@ -158,7 +159,11 @@ func (m *Member) PutBack() error {
 		return err
 	}
 	if has {
-		if err := os.Rename(m.member(), m.restored()); err != nil {
+		aside, err := m.aside()
+		if err == nil {
+			err = os.Rename(m.member(), aside)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -176,6 +181,17 @@ func (m *Member) PutBack() error {
 		return err
 	}
 	return os.RemoveAll(m.staging())
+}
+
+// aside is a free name for what was restored: it may have been restored and put back before.
+func (m *Member) aside() (string, error) {
+	name := m.restored()
+	for n := 2; ; n++ {
+		if there, err := isThere(name); err != nil || !there {
+			return name, err
+		}
+		name = fmt.Sprintf("%s-%d", m.restored(), n)
+	}
 }
 
 // stopped makes sure that no etcd uses the data, and keeps one from it.

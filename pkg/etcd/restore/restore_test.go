@@ -81,6 +81,15 @@ func TestAMemberIsPutBack(t *testing.T) {
 		t.Errorf("put back: %q at %d, and it was at %d", value, revision, seen)
 	}
 	s.Stop()
+	// As a transition that is done again after it was undone, and undone again.
+	for range 2 {
+		if err := errors.Join(m.Restore(t.Context()), m.PutBack()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kept, err := filepath.Glob(filepath.Join(s.Dir, "restored-a*")); err != nil || len(kept) != 3 {
+		t.Errorf("of what was restored three times %q is kept, %v", kept, err)
+	}
 	// Killed between its two renames, it goes on, or back.
 	for _, back := range []bool{true, false} {
 		m.ID = map[bool]string{true: "b", false: "c"}[back]
