@@ -340,11 +340,25 @@ func TestOnThisMachine(t *testing.T) {
 		}
 		return out
 	}
-	run("site.yml")
 	want := map[string]string{}
 	for _, s := range steps.Steps {
 		if s.Do != nil && s.Do.Kind == transition.PutFile {
 			want["/"+s.Host+s.Do.File.Path] = string(s.Do.File.Data)
+		}
+	}
+	var closed []string // directories that are there, and their owner's alone: those of one host
+	for name := range want {
+		if directory := filepath.Dir(root + name); strings.HasPrefix(name, "/"+steps.Hosts[0].Name+"/") {
+			closed = append(closed, directory)
+			if err := os.MkdirAll(directory, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run("site.yml")
+	for _, directory := range closed {
+		if info, err := os.Stat(directory); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s was closed, and has mode %v, %v", directory, info.Mode(), err)
 		}
 	}
 	got := tree(t, root)
