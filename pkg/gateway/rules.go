@@ -51,8 +51,17 @@ func Converting(rules Rules) (*convert.Converter, routes.Conversions, error) {
 	return c, conversions, nil
 }
 
+// to converts by rules. Lists of both sides are converted beside the goroutine of their request, where a panic would
+// end the gateway, and watches of everybody with it.
 func to(by *hub.Converter, v string) convert.Func {
-	return func(object map[string]any) (map[string]any, error) { return by.Convert(object, v) }
+	return func(object map[string]any) (converted map[string]any, err error) {
+		defer func() {
+			if problem := recover(); problem != nil {
+				converted, err = nil, fmt.Errorf("the conversion did not finish: %v", problem)
+			}
+		}()
+		return by.Convert(object, v)
+	}
 }
 
 // converting is what is converted at the moment.

@@ -362,3 +362,12 @@ func TestAppliesOfCustomResources(t *testing.T) {
 		"metadata":{"name":"fresh","namespace":"a","uid":"u3","resourceVersion":"9"},"spec":{"size":"Small"}}`)
 	x.wants("PATCH", v1alpha1+"/fresh?fieldManager=ci", yaml+"{size: S}\n", http.StatusCreated, `"size":"S"`, patch)
 }
+
+// TestAConversionThatPanicsIsOne: of one object, and not the end of the process.
+func TestAConversionThatPanicsIsOne(t *testing.T) {
+	by := &hub.Converter{} // without the rules that it counts on
+	object, err := to(by, "v1")(map[string]any{"apiVersion": "example.com/v1beta1", "kind": "Example"})
+	if object != nil || err == nil || !strings.Contains(err.Error(), "did not finish") {
+		t.Errorf("%v, %v", object, err)
+	}
+}
