@@ -2,26 +2,27 @@ package convert
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 )
 
 // schemas are those of the versions of a CRD. They are most of it, and v1 and v1beta1 say them alike, at other places:
 // they are cut out before Kubernetes converts the rest, and put into the result. A small schema stands for each
 // meanwhile, the same for the same: v1beta1 has one place for what all versions share.
 type schemas struct {
-	values []map[string]any
+	jsontext.Distinct
 	places []schemaPlace
 }
 
 type schemaPlace struct {
 	at    path
-	value int // of values
+	value int // of Values
 }
 
 // standsFor begins the address that stands for a schema.
@@ -61,13 +62,7 @@ func (s *schemas) cut(object map[string]any, holder string, at path) {
 		return
 	}
 	fields = maps.Clone(fields)
-	number := 0
-	for number < len(s.values) && !reflect.DeepEqual(s.values[number], schema) {
-		number++
-	}
-	if number == len(s.values) {
-		s.values = append(s.values, schema)
-	}
+	number := s.Number(schema)
 	fields["openAPIV3Schema"] = map[string]any{"$schema": standsFor + strconv.Itoa(number)}
 	object[holder] = fields
 	s.places = append(s.places, schemaPlace{append(at.clone(), holder, "openAPIV3Schema"), number})
@@ -77,10 +72,10 @@ func (s *schemas) cut(object map[string]any, holder string, at path) {
 // lost.
 // Errors: the first value in a schema that is not of the kind that its field takes.
 func (s *schemas) put(out map[string]any, lost []difference, known *shape) ([]difference, error) {
-	unknown := make([][]difference, len(s.values)) // within the schema
+	unknown := make([][]difference, len(s.Values)) // within the schema
 	for _, place := range slices.Backward(s.places) {
 		i := inspection{at: trailOf(place.at)}
-		if i.inspect(s.values[place.value], known, known); i.wrong != nil {
+		if i.inspect(s.Values[place.value], known, known); i.wrong != nil {
 			return nil, i.wrong
 		}
 		lost = append(lost, i.unknown...)
@@ -90,7 +85,7 @@ func (s *schemas) put(out map[string]any, lost []difference, known *shape) ([]di
 		}
 	}
 	whole := func(number int) map[string]any {
-		schema := runtime.DeepCopyJSON(s.values[number])
+		schema := runtime.DeepCopyJSON(s.Values[number])
 		remove(schema, unknown[number])
 		return schema
 	}

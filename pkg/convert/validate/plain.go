@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 )
 
 // Most of a large CRD is plain: fields that say what they are, how long and how many they may be. Kubernetes' functions
@@ -48,8 +49,8 @@ func reduced(crd *unstructured.Unstructured, typed bool) *unstructured.Unstructu
 // reduction reduces the schemas of one CRD.
 type reduction struct {
 	typed    bool
-	whole    []map[string]any // schemas that differ, as they were
-	patterns map[string]bool  // whether they compile
+	whole    jsontext.Distinct // schemas, as they were
+	patterns map[string]bool   // whether they compile
 }
 
 // holder reduces the schema in a field of an object that may be changed. What is left of schemas that differ differs by
@@ -60,13 +61,7 @@ func (r *reduction) holder(of map[string]any, field string) {
 	if schema == nil {
 		return
 	}
-	number := 0
-	for number < len(r.whole) && !reflect.DeepEqual(r.whole[number], schema) {
-		number++
-	}
-	if number == len(r.whole) {
-		r.whole = append(r.whole, schema)
-	}
+	number := r.whole.Number(schema)
 	rest, _ := r.schema(schema, true)
 	if description, ok := rest["description"].(string); ok || rest["description"] == nil {
 		rest["description"] = fmt.Sprintf("%d: %s", number, description)
