@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/kubefusion/fusionctl/examples"
 	"github.com/kubefusion/fusionctl/internal/golden"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -221,5 +222,24 @@ func TestLongTextsOfAnchorsCount(t *testing.T) {
 	_, err := spec.Load("spec.yaml", []byte(text))
 	if err == nil || !strings.Contains(err.Error(), "use of an anchor") {
 		t.Errorf("Load = %.300v, want the limit", err)
+	}
+}
+
+// TestNamespacesOfAHandOverAreBounded: each has steps of its own.
+func TestNamespacesOfAHandOverAreBounded(t *testing.T) {
+	text, err := examples.FS.ReadFile("split-1.15-1.36.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, refused := range map[int]bool{1000: false, 1001: true} {
+		var entries []string
+		for i := range n {
+			entries = append(entries, fmt.Sprintf("team-%d/*", i))
+		}
+		_, err := spec.Load("spec.yaml", []byte(strings.Replace(string(text), "\nspec:\n", "\nspec:\n  handedOver: ["+
+			strings.Join(entries, ", ")+"]\n", 1)))
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "want at most 1000 namespaces") {
+			t.Errorf("%d namespaces: %v", n, err)
+		}
 	}
 }
