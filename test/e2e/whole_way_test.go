@@ -103,7 +103,9 @@ func TestTheWholeWay(t *testing.T) {
 		w.onDisk()
 		t.Logf("the way to 1.36.3 alone, with all of its detours, took %s", time.Since(began).Round(time.Second))
 
+		w.addressed()
 		w.unretires(retire)
+		w.keepsAddresses()
 		f.deploy(pair.Modern, "again", 1, serves())
 		f.awaitReady("again", 1)
 		w.deleted("again")
@@ -139,6 +141,55 @@ func (w *wholeWay) unretires(retire *stepsOnHost) {
 	retire.run("undo", "stop the legacy side of cp-1")
 	w.withLegacy()
 	w.unchanged("with the legacy side again")
+}
+
+// addressed is a service with an address and a node port of the legacy side's ranges, created when no API server writes
+// its bitmap of addresses.
+func (w *wholeWay) addressed() {
+	w.t.Helper()
+	w.create(pair.Modern, demoServices, w.addressedService("alone"))
+}
+
+const demoServices = "/api/v1/namespaces/demo/services"
+
+func (w *wholeWay) addressedService(name string) object {
+	address := strings.TrimSuffix(w.Plan.Network.ServiceCIDRs[0], "0.0/16") + "200.201"
+	return object{"metadata": object{"name": name}, "spec": object{"type": "NodePort", "clusterIP": address,
+		"selector": object{"workload": "none"}, "ports": []object{{"port": 80, "nodePort": 30321}}}}
+}
+
+// keepsAddresses: the service has on the legacy side the address and the node port that it had, which neither side
+// allocates a second time.
+func (w *wholeWay) keepsAddresses() {
+	t := w.t
+	t.Helper()
+	want := w.addressedService("alone")["spec"].(object)
+	clients := map[pair.Side]*rig.Client{pair.Legacy: w.masters,
+		pair.Modern: w.Modern.Client("admin", "system:masters")}
+	for side, client := range clients {
+		var got struct {
+			Spec struct {
+				ClusterIP string
+				Ports     []struct{ NodePort int }
+			}
+		}
+		must(t, client.Call(t.Context(), http.MethodGet, demoServices+"/alone", nil, &got))
+		if got.Spec.ClusterIP != want["clusterIP"] || len(got.Spec.Ports) != 1 || got.Spec.Ports[0].NodePort != 30321 {
+			t.Errorf("the service is on the %s side %+v, want %v", side, got.Spec, want)
+		}
+		for what, drop := range map[string]func(spec object){
+			"the address":   func(spec object) { delete(spec, "type"); spec["ports"] = []object{{"port": 80}} },
+			"the node port": func(spec object) { delete(spec, "clusterIP") },
+		} {
+			second := w.addressedService("second")
+			drop(second["spec"].(object))
+			err := client.Call(t.Context(), http.MethodPost, demoServices, second, nil)
+			if rig.Code(err) != http.StatusUnprocessableEntity || !strings.Contains(err.Error(), "allocated") {
+				t.Errorf("a second service with %s on the %s side: %v, want it refused", what, side, err)
+			}
+		}
+	}
+	must(t, clients[pair.Modern].Call(t.Context(), http.MethodDelete, demoServices+"/alone", nil, nil))
 }
 
 // comesBack goes from a pair with everything handed over, and its node with it, to where the way began.
@@ -636,7 +687,9 @@ func (f *nodesPair) planSteps(name, from, to string, flags ...string) *stepsOnHo
 	s := &stepsOnHost{f: f, file: "/root/" + name + ".steps", ids: map[string]string{}}
 	words := append([]string{"fusionctl", "transition", "plan", from, to, "--out", s.file, "-o", "json"}, flags...)
 	var printed struct{ Steps []struct{ ID, Title string } }
-	must(t, json.Unmarshal([]byte(f.run(words...)), &printed))
+	out := f.run(words...)
+	out = out[strings.Index(out, "{\n"):] // after notes
+	must(t, json.Unmarshal([]byte(out), &printed))
 	for _, step := range printed.Steps {
 		s.ids[step.Title] = step.ID
 	}
