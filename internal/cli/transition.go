@@ -97,12 +97,13 @@ not agree with TO.`,
 		"directory with the certificates of TO: the steps put them and their keys, and restart who reads them")
 	cmd.Flags().BoolVar(&req.readStores, "read-stores", false,
 		"read the stores: a new minor has to decode every object in them, and what is to lie in another store must\n"+
-			"have no key where it lies")
+			"have no key where it lies, or, with --prepare, none that cannot be moved")
 	cmd.Flags().StringSliceVar(&req.lost, "lost", nil,
 		"host or node of FROM that is gone for good, and not in TO; nothing is done on it; repeat")
 	cmd.Flags().BoolVar(&req.prepare, "prepare", false,
-		"write objects again that another modern minor does not read, where nothing of them is lost, while no modern\n"+
-			"API server runs: on the way to TO, and on the way back")
+		"write objects again that another minor does not read, where nothing of them is lost, and move keys of\n"+
+			"resources that are to lie in another store, while no API server that reads them runs: on the way to TO,\n"+
+			"and on the way back")
 	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
@@ -502,9 +503,13 @@ func readFacts(ctx context.Context, from, to transition.Setup, prepare bool, str
 		})
 	var disagree *local.DisagreeError
 	var left *local.KeysError
+	var ending *local.LeftError
 	var stays *local.RewriteError
 	switch {
 	case errors.As(err, &disagree):
+		visible.Fprintln(streams.Err, visible.Lines(err.Error()))
+		return facts, errAttention
+	case errors.As(err, &ending):
 		visible.Fprintln(streams.Err, visible.Lines(err.Error()))
 		return facts, errAttention
 	case errors.As(err, &stays):

@@ -24,6 +24,9 @@ func (b *builder) existing() {
 		if len(needed) == 0 {
 			s.Do = takeBack(c, had)
 		}
+		if b.legacyUp() { // by then the version of before is to run again: see legacyStopped
+			s.Undo = nil
+		}
 		b.add(s)
 	}
 	if b.to.Plan != nil {

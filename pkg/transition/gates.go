@@ -16,19 +16,21 @@ func (b *builder) movesOf(side pair.Side) []Move {
 // stopped are the checks while the servers that change are stopped, on the way and on the way back: no key stays behind
 // in another store, or waits in the one that is read next, and the older servers decode what the newer ones stored.
 func (b *builder) stopped() {
-	if moves := Moves(b.from, b.to); len(moves) > 0 {
+	moves, moving := Moves(b.from, b.to), b.movesKeys()
+	if stays := Stays(moves, moving); len(stays) > 0 {
 		b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: "no key stays behind in another store",
-			Do:   &Action{Kind: RunChecks, Before: MoveChecks(b.from.Plan, b.to.Plan, moves)},
-			Undo: &Action{Kind: RunChecks, Before: noKeysOf(b.to.Plan, moves, true)}})
+			Do:   &Action{Kind: RunChecks, Before: MoveChecks(b.from.Plan, b.to.Plan, stays)},
+			Undo: &Action{Kind: RunChecks, Before: noKeysOf(b.to.Plan, stays, true)}})
 	}
 	if b.mayBeUnreadable() {
 		b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name,
-			Title: "on the way back: the stores are readable by " + b.from.Plan.Modern.Version.String(),
+			Title: "on the way back: the stores are readable by " + readerOf(b.from.Plan, b.to.Plan),
 			Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(b.from.Plan, b.to.Plan)}}})
 		if back := b.rewrite(b.from.Plan, b.to.Plan); back != nil {
 			b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: back.changes(), Undo: back})
 		}
 	}
+	b.moveKeys() // first on the way back, so that what is written again is where it is read
 	if b.mayNotRead() {
 		if forth := b.rewrite(b.to.Plan, b.from.Plan); forth != nil {
 			b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: forth.changes(), Do: forth})
@@ -36,15 +38,25 @@ func (b *builder) stopped() {
 	}
 }
 
-// mayBeUnreadable reports whether the modern servers of the second plan may store what those of the first do not
-// decode, or leave out of a record what these allocate from.
+// changing is the side whose API servers are of another minor afterwards; the modern one where that is neither.
+func (b *builder) changing() pair.Side {
+	if b.legacyUp() {
+		return pair.Legacy
+	}
+	return pair.Modern
+}
+
+// mayBeUnreadable reports whether the servers of the second plan may store what those of the first do not decode, or
+// leave out of a record what these allocate from.
 func (b *builder) mayBeUnreadable() bool { return b.mayDiffer(b.to.Plan, b.from.Plan) }
 
 // mayNotRead is the same of what the first plan has stored.
 func (b *builder) mayNotRead() bool { return b.mayDiffer(b.from.Plan, b.to.Plan) }
 
+// mayDiffer: of a legacy side it is always looked at, for of skipped minors the tables say what is stored, and people
+// what was left there by those before.
 func (b *builder) mayDiffer(wrote, reads *plan.Plan) bool {
-	return b.minorChanges(pair.Modern) && (len(refuseSide(wrote, reads, pair.Modern, Facts{})) > 0 ||
+	return b.legacyUp() || b.minorChanges(pair.Modern) && (len(refuseSide(wrote, reads, pair.Modern, Facts{})) > 0 ||
 		len(bitmapsOf(reads, wrote)) > 0)
 }
 
@@ -53,13 +65,15 @@ func (b *builder) mayDiffer(wrote, reads *plan.Plan) bool {
 func (b *builder) wayBack(phase Phase) {
 	var checks []Check
 	if b.mayBeUnreadable() {
-		checks = append(checks, b.readable(b.from.Plan, b.to.Plan))
+		checks = append(checks, unmoved(b.readable(b.from.Plan, b.to.Plan), b.to.Plan, b.movesKeys()))
 	}
-	if moves := Moves(b.from, b.to); len(moves) > 0 {
-		checks = append(checks, noKeysOf(b.to.Plan, moves, true)...)
+	if stays := Stays(Moves(b.from, b.to), b.movesKeys()); len(stays) > 0 {
+		checks = append(checks, noKeysOf(b.to.Plan, stays, true)...)
 	}
+	checks = append(checks, b.mayMove(true)...)
 	if phase == Tidy {
 		checks = append(checks, b.etcdBack()...)
+		checks = append(checks, b.kubeletsStay()...)
 	}
 	if len(checks) == 0 {
 		return
@@ -77,8 +91,10 @@ func storesCheck(p, before *plan.Plan) Check {
 			"decode; of the rest fusionctl explain RULE says more"}
 }
 
-// StoresCheck is what a transition to the second of two setups finds in the stores.
-func StoresCheck(from, to Setup) Check { return storesCheck(to.Plan, from.Plan) }
+// StoresCheck is what a transition to the second of two setups finds in the stores, before it moves keys.
+func StoresCheck(from, to Setup, moving []Moving) Check {
+	return unmoved(storesCheck(to.Plan, from.Plan), from.Plan, moving)
+}
 
 // starting are the sides of a plan of which no API server serves before all of the other plan have stopped: what these
 // have left out of the allocators' records, each adds before it is ready.
@@ -109,14 +125,20 @@ func (b *builder) prepare() {
 		}
 		if b.mayNotRead() {
 			b.add(Step{Phase: Prepare, Host: p.Hosts[0].Name,
-				Title: "the stores are readable by " + p.Modern.Version.String(),
-				Do:    &Action{Kind: RunChecks, Before: []Check{b.readable(p, b.from.Plan)}}})
+				Title: "the stores are readable by " + readerOf(p, b.from.Plan),
+				Do: &Action{Kind: RunChecks, Before: []Check{unmoved(b.readable(p, b.from.Plan), b.from.Plan,
+					b.movesKeys())}}})
 		}
 	}
-	if moves := Moves(b.from, b.to); len(moves) > 0 {
+	if stays := Stays(Moves(b.from, b.to), b.movesKeys()); len(stays) > 0 {
 		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: "no key would stay behind in another store",
-			Do: &Action{Kind: RunChecks, Before: MoveChecks(b.from.Plan, b.to.Plan, moves)}})
+			Do: &Action{Kind: RunChecks, Before: MoveChecks(b.from.Plan, b.to.Plan, stays)}})
 	}
+	if checks := b.mayMove(false); len(checks) > 0 {
+		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: "keys can go to another store",
+			Do: &Action{Kind: RunChecks, Before: checks}})
+	}
+	b.noneEnds()
 	b.steps = append(b.steps, b.alike...)
 	b.etcdReady()
 	b.mayGo()

@@ -22,7 +22,7 @@ func NewHosted(from, to *plan.Plan, facts Facts) (Transition, error) {
 	t := Transition{From: describe(setup(from)), To: describe(setup(to))}
 	h := hosted{from: from, to: to}
 	if from != nil && to != nil {
-		reasons := refusePlans(from, to, facts, otherMembers, anotherMinor)
+		reasons := refusePlans(from, to, facts, otherMembers, anotherMinor, refuseLegacyMinor)
 		if !sameHandedOver(from, to) {
 			reasons = append(reasons, "spec.handedOver: steps of hosted plans move no objects: those of the legacy "+
 				"side would stay where no controller acts for them")

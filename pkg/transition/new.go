@@ -47,9 +47,11 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.pauseExisting(true)
 	b.stop()
 	b.legacyGone()
+	b.legacyStopped()
 	b.stopped()
 	b.stores()
 	b.servers(pair.Legacy, Legacy)
+	b.legacyStarts()
 	if !b.pauses() {
 		b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
 	}
@@ -76,6 +78,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.leave()
 	b.putCertificates()
 	b.tidy()
+	b.legacyReads()
 	b.wayBack(Tidy)
 	b.wayBackOfLegacy()
 	changes := b.steps

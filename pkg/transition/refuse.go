@@ -41,12 +41,14 @@ func refuse(from, to Setup, facts Facts) []string {
 	if from.Plan == nil || to.Plan == nil || len(reasons) > 0 {
 		return reasons
 	}
-	return refusePlans(from.Plan, to.Plan, facts, refuseMembers, refuseEtcd)
+	return refusePlans(from.Plan, to.Plan, facts, refuseMembers, refuseEtcd, refuseLegacy)
 }
 
 // refusePlans lists what stands against going from one plan to another, wherever their components run; members what
-// stands against other endpoints of a store, etcd against other releases of its members.
-func refusePlans(a, b *plan.Plan, facts Facts, members, etcd func(was, is *plan.Store) string) []string {
+// stands against other endpoints of a store, etcd against other releases of its members, legacy against another minor
+// of the legacy side.
+func refusePlans(a, b *plan.Plan, facts Facts, members, etcd func(was, is *plan.Store) string,
+	legacy func(was, is *plan.Plan, facts Facts) string) []string {
 	var reasons []string
 	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	if a.Name != b.Name {
@@ -64,6 +66,9 @@ func refusePlans(a, b *plan.Plan, facts Facts, members, etcd func(was, is *plan.
 			"set the version in FROM",
 			a.Kubelet, b.Kubelet)
 	}
+	if why := legacy(a, b, facts); why != "" && !b.Legacy.Retired {
+		reasons = append(reasons, why)
+	}
 	for _, side := range pair.Sides() {
 		if side == pair.Modern || !b.Legacy.Retired { // what it alone has is looked for by a step
 			reasons = append(reasons, refuseSide(a, b, side, facts)...)
@@ -78,9 +83,6 @@ func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
 	x, y := a.Side(name), b.Side(name)
 	if x.Existing != y.Existing {
 		add("spec.%s: existing in one of the plans only: its components would run twice, or not at all", name)
-	}
-	if name == pair.Legacy && x.Version.Minor != y.Version.Minor {
-		add("spec.legacy.version: %s and %s: the minor of the legacy side stays", x.Version, y.Version)
 	}
 	var moved, unread []string
 	for _, m := range movesOf(a, b, name) {

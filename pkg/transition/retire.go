@@ -345,8 +345,14 @@ func (b *builder) byHand(host, kind string) (names string, stop, start *Action) 
 			check.Hint = "it runs from files of its own: stop it there"
 			stop.After = append(stop.After, check)
 		}
-		for _, check := range b.ready(b.from.Plan, c) {
-			check.CA, check.Version = "", ""
+		ready := b.ready(b.from.Plan, c)
+		if b.legacyUp() {
+			ready = ofVersion(b.from.Plan, c, ready)
+		}
+		for _, check := range ready {
+			if check.CA = ""; !b.legacyUp() {
+				check.Version = ""
+			}
 			check.Hint = "it runs from files of its own: start it there"
 			start.After = append(start.After, check)
 		}

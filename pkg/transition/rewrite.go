@@ -13,7 +13,7 @@ import (
 // again. API servers write all objects in one version each: those of the other plan cannot do it.
 type Rewrite struct {
 	Prefix    string       `json:"prefix"`
-	Version   string       `json:"version"` // of the modern side that has to read them, for people
+	Version   string       `json:"version"` // of the side that has to read them, for people
 	Stores    []plan.Store `json:"stores"`
 	Resources []Rewritten  `json:"resources"`
 	// Bitmaps are records of ClusterIPs that the other plan does not write, and these API servers allocate from: they
@@ -74,31 +74,11 @@ func (r *Rewrite) changes() string {
 // rewriteOf is what the API servers of one plan do not read of what those of the other may have stored; nil for
 // nothing.
 func rewriteOf(reads, wrote *plan.Plan) *Rewrite {
-	r := &Rewrite{Prefix: reads.Prefix, Version: reads.Modern.Version.String()}
-	for i := range reads.Resources {
-		row := &reads.Resources[i]
-		store, other := row.Modern.Store, wrote.Resource(row.Key)
-		if store == "" || row.Pseudo || row.Kind == "" || other == nil || other.Modern.Store != store {
-			continue
+	r := &Rewrite{Prefix: reads.Prefix, Version: readerOf(reads, wrote)}
+	for _, side := range pair.Sides() {
+		if side == pair.Modern || reads.Legacy.Version.Minor != wrote.Legacy.Version.Minor && !reads.Legacy.Retired {
+			r.unread(reads, wrote, side)
 		}
-		readable := func(v string) bool {
-			return row.Modern.Reads(v) && (row.Legacy.Store != store || row.Legacy.Reads(v))
-		}
-		add := Rewritten{Key: row.Key, Kind: row.Kind, Store: store}
-		for _, v := range append([]string{row.Modern.StoredAs}, row.Modern.Decodes...) {
-			if v == "" || slices.Contains(add.Reads, v) || !readable(v) {
-				continue
-			}
-			add.Reads = append(add.Reads, v)
-			if other.Modern.Reads(v) {
-				add.To = append(add.To, v)
-			}
-		}
-		if !slices.ContainsFunc(other.Modern.Decodes, func(v string) bool { return !slices.Contains(add.Reads, v) }) {
-			continue
-		}
-		r.Resources = append(r.Resources, add)
-		r.store(reads, store)
 	}
 	r.Bitmaps = bitmapsOf(reads, wrote)
 	for _, b := range r.Bitmaps {
@@ -108,6 +88,49 @@ func rewriteOf(reads, wrote *plan.Plan) *Rewrite {
 		return nil
 	}
 	return r
+}
+
+// readerOf is the version of the side that is to read what another version of it has stored.
+func readerOf(reads, wrote *plan.Plan) string {
+	if reads.Legacy.Version.Minor != wrote.Legacy.Version.Minor && !reads.Legacy.Retired && !wrote.Legacy.Retired {
+		return reads.Legacy.Version.String()
+	}
+	return reads.Modern.Version.String()
+}
+
+// unread adds what API servers of a side may not read.
+func (r *Rewrite) unread(reads, wrote *plan.Plan, side pair.Side) {
+	for i := range reads.Resources {
+		row := &reads.Resources[i]
+		store, other := row.View(side).Store, wrote.Resource(row.Key)
+		if store == "" || row.Pseudo || row.Kind == "" || other == nil || other.View(side).Store != store ||
+			side == pair.Legacy && len(row.View(side).Serves) == 0 || // which reads none, nor do its controllers
+			slices.ContainsFunc(r.Resources, func(o Rewritten) bool { return o.Key == row.Key && o.Store == store }) {
+			continue
+		}
+		add := Rewritten{Key: row.Key, Kind: row.Kind, Store: store}
+		readers := row.Readers(store)
+		for _, v := range append([]string{row.View(side).StoredAs}, row.View(side).Decodes...) {
+			if v == "" || slices.Contains(add.Reads, v) || slices.ContainsFunc(readers, func(o pair.Side) bool {
+				return !row.View(o).Reads(v)
+			}) {
+				continue
+			}
+			add.Reads = append(add.Reads, v)
+			if other.View(side).Reads(v) {
+				add.To = append(add.To, v)
+			}
+		}
+		if len(add.To) == 0 && side == pair.Legacy { // the way back writes them again, too
+			add.To = add.Reads
+		}
+		if slices.ContainsFunc(other.View(side).Decodes, func(v string) bool {
+			return !slices.Contains(add.Reads, v)
+		}) {
+			r.Resources = append(r.Resources, add)
+			r.store(reads, store)
+		}
+	}
 }
 
 func (r *Rewrite) store(p *plan.Plan, name string) {
@@ -160,12 +183,13 @@ func (b *builder) readable(reads, wrote *plan.Plan) Check {
 	if r := rewriteOf(reads, wrote); b.prepares && r != nil {
 		c.Kind, c.Rewrite = MayRewrite, r
 		c.Hint = "objects that cannot be decoded: delete them, or write them again without what is named, through " +
-			"the " + string(pair.Modern) + " API server; of the rest fusionctl explain RULE says more"
+			"the " + string(b.changing()) + " API server; of the rest fusionctl explain RULE says more"
 	}
 	return c
 }
 
-// rewrite writes objects again while no API server of the modern side runs. What is left then is none that these read.
+// rewrite writes objects again while no API server of the side that changes runs. What is left then is none that these
+// read.
 func (b *builder) rewrite(reads, wrote *plan.Plan) *Action {
 	r := rewriteOf(reads, wrote)
 	if !b.prepares || r == nil {

@@ -27,12 +27,14 @@ type Facts struct {
 	// StoresAgree: the stores were read as a whole against the plan to which the transition leads, and without an error
 	// among the findings. Every stored object is then one that both API servers of that plan decode.
 	StoresAgree bool
-	// Prepare: objects that one of the plans does not read are to be written again, where nothing is lost.
+	// Prepare: objects that one of the plans does not read are to be written again, where nothing is lost, and keys of
+	// resources that go to another store are to be moved there, where the API servers of that read them.
 	Prepare bool
 	// Lost are hosts and nodes of the first plan that are gone for good, and not in the second one: nothing is done on
 	// them, and nothing is asked of them but that nothing answers there.
 	Lost []string
-	// Empty are those of Moves of which the store that they leave was read, and holds no key.
+	// Empty are those of Moves of which the store that they leave was read, and holds no key, or, with Prepare, none
+	// that cannot be moved.
 	Empty []Move
 }
 
@@ -127,6 +129,8 @@ const (
 	LowerStore Kind = "lower store"
 	// RewriteObjects writes what Rewrite names in versions that both plans read, and completes bitmaps.
 	RewriteObjects Kind = "rewrite objects"
+	// MoveKeys moves those of Moving to another store, while no API server looks for them.
+	MoveKeys Kind = "move keys"
 	// SettleMember lets the log of a member leave requests behind that the next minor does not read.
 	SettleMember Kind = "settle member"
 	// AddMember adds Joining to its store as a learner, PromoteMember gives it a vote, RemoveMember takes it out. They
@@ -169,6 +173,7 @@ type Action struct {
 	Objects  *Objects  `json:"objects,omitempty"` // of HandOver and HandBack
 	Roles    *Roles    `json:"roles,omitempty"`   // of CopyRoles and RemoveRoles
 	Rewrite  *Rewrite  `json:"rewrite,omitempty"` // of RewriteObjects
+	Moving   *Moving   `json:"moving,omitempty"`  // of MoveKeys
 	Members  *Members  `json:"members,omitempty"` // of RaiseStore, LowerStore and SettleMember
 	Masters  *Masters  `json:"masters,omitempty"` // of ClearEndpoints
 	Ranges   *Ranges   `json:"ranges,omitempty"`  // of AddRanges and RemoveRanges
@@ -270,6 +275,7 @@ const (
 	RolesMayGo  CheckKind = "roles may go"  // nothing stands against copying Roles
 	RolesEqual  CheckKind = "roles equal"   // every subject may do there what Roles allow it
 	MayRewrite  CheckKind = "may rewrite"   // StoresAgree, but for objects that Rewrite can write again without loss
+	MayMove     CheckKind = "may move"      // nothing stands against moving keys of Moving
 	MembersAre  CheckKind = "members"       // all Members are healthy, and have the versions that it says
 	MayComeBack CheckKind = "may come back" // Members have not agreed on the newer minor
 	OneCluster  CheckKind = "one cluster"   // all endpoints of Stores answer, with a leader, as members of one cluster
@@ -277,6 +283,7 @@ const (
 	NoData      CheckKind = "no data"       // of a member of etcd in Path
 	Silent      CheckKind = "silent"        // nothing answers at Addresses
 	Beats       CheckKind = "beats"         // every node that is ready has a kubelet of Heartbeats and is heard of
+	NotNewer    CheckKind = "not newer"     // no node has a kubelet of a minor after that of Heartbeats
 	NothingLeft CheckKind = "nothing left"  // of the legacy side's own objects of Left
 	MastersAre  CheckKind = "masters are"   // the service kubernetes leads to the API servers of Masters alone
 	RangesAdded CheckKind = "ranges added"  // every address of a service in Ranges is known to its allocator
@@ -315,9 +322,10 @@ type Check struct {
 	Addresses   []string             `json:"addresses,omitempty"` // HOST:PORT, of Silent
 	Objects     *Objects             `json:"objects,omitempty"`
 	Roles       *Roles               `json:"roles,omitempty"`
-	Rewrite     *Rewrite             `json:"rewrite,omitempty"` // of MayRewrite
-	Members     *Members             `json:"members,omitempty"` // of MembersAre and MayComeBack
-	Heartbeats  *Heartbeats          `json:"heartbeats,omitempty"`
+	Rewrite     *Rewrite             `json:"rewrite,omitempty"`    // of MayRewrite
+	Moving      *Moving              `json:"moving,omitempty"`     // of MayMove
+	Members     *Members             `json:"members,omitempty"`    // of MembersAre and MayComeBack
+	Heartbeats  *Heartbeats          `json:"heartbeats,omitempty"` // of Beats and NotNewer
 	Left        *Left                `json:"left,omitempty"`
 	Masters     *Masters             `json:"masters,omitempty"`
 	Ranges      *Ranges              `json:"ranges,omitempty"`

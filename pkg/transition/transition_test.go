@@ -502,7 +502,7 @@ func TestRefusals(t *testing.T) {
 		"look for these in another": with(func(p *plan.Plan) { p.Resource("pods").Modern.Store = "modern" }),
 		"custom resources":          with(func(p *plan.Plan) { p.CustomResources.Modern.Store = "core" }),
 		"may not decode":            with(func(p *plan.Plan) { p.Resource("pods").Legacy.Decodes = []string{"v2"} }),
-		"the minor of the legacy":   with(func(p *plan.Plan) { p.Legacy.Version.Minor = 16 }),
+		"have to be read first":     with(func(p *plan.Plan) { p.Legacy.Version.Minor = 16 }),
 		"does not upgrade kubelets": with(func(p *plan.Plan) { p.Kubelet.Minor = 16 }),
 		"existing in one":           with(func(p *plan.Plan) { p.Legacy.Existing = !p.Legacy.Existing }),
 		"no endpoint is in both plans": with(func(p *plan.Plan) {
@@ -663,7 +663,7 @@ func TestGatesSayWhoseServersStart(t *testing.T) {
 	if gates < 2 {
 		t.Errorf("%d checks of the stores", gates)
 	}
-	if got := StoresCheck(Setup{Plan: modern}, Setup{Plan: modern}).Map.Starting; got != nil {
+	if got := StoresCheck(Setup{Plan: modern}, Setup{Plan: modern}, nil).Map.Starting; got != nil {
 		t.Errorf("without another minor %q start", got)
 	}
 	retired := *modern

@@ -60,6 +60,7 @@ var back = map[Kind][]Kind{PutFile: {PutFile, RemoveFile}, RemoveFile: {PutFile}
 	ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet},
 	HandOver: {HandBack}, CopyRoles: {RemoveRoles, CopyRoles}, RemoveRoles: {CopyRoles}, RaiseStore: {LowerStore},
 	LowerStore: {RaiseStore}, ClearEndpoints: {ClearEndpoints}, AddRanges: {RemoveRanges}, AddMember: {RemoveMember},
+	MoveKeys:      {MoveKeys},
 	PromoteMember: {RemoveMember}, RemoveMember: {AddMember, PromoteMember}, RestoreMember: {PutBackMember}}
 
 // aboutNodes are the checks that are about a node.
@@ -98,6 +99,8 @@ func (a *Action) object() string {
 		return a.Objects.Record
 	case a.Roles != nil:
 		return a.Roles.names()
+	case a.Moving != nil:
+		return a.Moving.names()
 	case a.Members != nil:
 		return a.Members.Store.Name
 	case a.Masters != nil:
@@ -143,6 +146,8 @@ func (a *Action) changes() string {
 		return "remove the copies of " + a.Roles.names() + " from the modern side"
 	case RewriteObjects:
 		return a.Rewrite.changes()
+	case MoveKeys:
+		return a.Moving.changes()
 	case SettleMember:
 		return "let the log of a member of store " + a.Members.Store.Name + " leave requests of version 2 behind"
 	case RaiseStore, LowerStore:
@@ -242,6 +247,10 @@ func (a *Action) validate() error {
 		if err := a.Rewrite.validate(); err != nil {
 			return err
 		}
+	case MoveKeys:
+		if err := a.Moving.validate(); err != nil {
+			return err
+		}
 	case SettleMember:
 		if err := a.Members.validate(); err != nil {
 			return err
@@ -303,6 +312,7 @@ func (a *Action) validate() error {
 		incomplete := noNode || noDigest || c.Kind == Certificate && c.Certificate == nil ||
 			(c.Kind == Ready || c.Kind == Gone) && c.Probe == nil || c.Kind == StoresAgree && c.Map == nil ||
 			c.Kind == MayRewrite && (c.Map == nil || c.Rewrite.validate() != nil) ||
+			c.Kind == MayMove && c.Moving.validate() != nil ||
 			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0) ||
 			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil ||
 			(c.Kind == RolesMayGo || c.Kind == RolesEqual) && c.Roles.validate() != nil ||
@@ -310,7 +320,7 @@ func (a *Action) validate() error {
 			(c.Kind == OneCluster || c.Kind == SameData) && len(c.Stores) == 0 ||
 			c.Kind == Silent && len(c.Addresses) == 0 ||
 			c.Kind == NoData && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) ||
-			c.Kind == Beats && (c.Heartbeats == nil || c.Heartbeats.Nodes == "") ||
+			(c.Kind == Beats || c.Kind == NotNewer) && (c.Heartbeats == nil || c.Heartbeats.Nodes == "") ||
 			c.Kind == NothingLeft && c.Left == nil || c.Kind == MastersAre && c.Masters.validate() != nil ||
 			c.Kind == RangesAdded && c.Ranges.validate() != nil || c.Kind == Works && len(c.Asked) == 0 ||
 			(c.Kind == MayGo || c.Kind == Adopted) && c.Objects.validate() != nil ||

@@ -134,13 +134,13 @@ func touches(p *render.Part, a *Action) bool {
 // deletes reports whether an action takes something away by what is in a store, moves it, or judges by its absence.
 func (a *Action) deletes() bool {
 	switch a.Kind {
-	case Snapshot, Release, HandOver, HandBack, CopyRoles, RemoveRoles, RewriteObjects, ChangeKubelet,
+	case Snapshot, Release, HandOver, HandBack, CopyRoles, RemoveRoles, RewriteObjects, MoveKeys, ChangeKubelet,
 		RestoreKubelet, RemoveObjects, ClearEndpoints, AddRanges, RemoveRanges, RemoveMember:
 		return true
 	}
 	return slices.ContainsFunc(slices.Concat(a.Before, a.After), func(c Check) bool {
-		return c.Kind == StoresAgree || c.Kind == MayRewrite || c.Kind == NoKeys || c.Kind == NothingLeft ||
-			c.Kind == MayGo || c.Kind == Adopted
+		return c.Kind == StoresAgree || c.Kind == MayRewrite || c.Kind == MayMove || c.Kind == NoKeys ||
+			c.Kind == NothingLeft || c.Kind == MayGo || c.Kind == Adopted
 	})
 }
 

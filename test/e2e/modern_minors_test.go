@@ -229,22 +229,7 @@ func (w *modernWay) start(legacyMinor, first kubever.Minor) {
 	w.legacy = p.Legacy.Client("admin", "system:masters")
 	must(t, w.legacy.Call(t.Context(), http.MethodPost, "/api/v1/namespaces",
 		object{"metadata": object{"name": "demo"}}, nil))
-	u := newUnitHosts(t, w.Rig)
-	u.skipped = []transition.CheckKind{transition.Executable, transition.Certificate}
-	u.addresses["cp-1"] = "127.0.0.1"
-	u.rewrite = func(host, word string) string {
-		for _, dir := range []string{"/etc/kubernetes/", "/var/lib/"} {
-			word = strings.ReplaceAll(word, "="+dir, "="+filepath.Join(u.root, host, dir)+"/")
-		}
-		return word
-	}
-	u.program = func(path string) (string, error) { // /opt/kubernetes/1.36.3/bin/kube-apiserver
-		version, err := kubever.Parse(strings.Split(path, "/")[3])
-		if err != nil {
-			return "", err
-		}
-		return rig.Binary(kubever.APIServer, version.Minor)
-	}
+	u := w.unitsOfLoopback()
 	text, err := os.ReadFile(p.SpecFile)
 	must(t, err)
 	w.hosts, w.file, w.text, w.first = u, p.SpecFile, string(text), first
@@ -262,6 +247,27 @@ func (w *modernWay) start(legacyMinor, first kubever.Minor) {
 	}
 	w.modern = w.ClientOf(url, "alice", "developers")
 	w.creates(first)
+}
+
+// unitsOfLoopback run what the plan starts below /opt/kubernetes, on loopback.
+func (w *modernWay) unitsOfLoopback() *unitHosts {
+	u := newUnitHosts(w.t, w.Rig)
+	u.skipped = []transition.CheckKind{transition.Executable, transition.Certificate}
+	u.addresses["cp-1"] = "127.0.0.1"
+	u.rewrite = func(host, word string) string {
+		for _, dir := range []string{"/etc/kubernetes/", "/var/lib/"} {
+			word = strings.ReplaceAll(word, "="+dir, "="+filepath.Join(u.root, host, dir)+"/")
+		}
+		return word
+	}
+	u.program = func(path string) (string, error) { // /opt/kubernetes/1.36.3/bin/kube-apiserver
+		version, err := kubever.Parse(strings.Split(path, "/")[3])
+		if err != nil {
+			return "", err
+		}
+		return rig.Binary(filepath.Base(path), version.Minor)
+	}
+	return u
 }
 
 // setup is the plan with the modern side in a minor.
@@ -407,7 +413,7 @@ func (w *modernWay) allocated() (addresses, ports []string) {
 func (w *modernWay) atRest() error {
 	w.t.Helper()
 	setup := w.setup(33)
-	check := transition.StoresCheck(setup, setup)
+	check := transition.StoresCheck(setup, setup, nil)
 	var notes []string
 	err := local.StoresAgree(w.t.Context(), &check, local.Telling{Note: func(text string) {
 		notes = append(notes, text)

@@ -104,6 +104,8 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return h.raiseStore(ctx, a.Members)
 	case transition.RewriteObjects:
 		return rewrite(ctx, a.Rewrite, true)
+	case transition.MoveKeys:
+		return moveKeys(ctx, a.Moving)
 	case transition.SettleMember:
 		return h.settleMember(ctx, a.Members)
 	case transition.LowerStore:
@@ -133,8 +135,8 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 }
 
 // startUnit has a unit run by the files that are there now. One that runs already is started again: since it was
-// stopped, a unit that wants it may have had it started by the files of before, as a controller manager does that ends
-// without its API server.
+// stopped, a unit that wants it may have had it started by the files of before: rendered units want no other, those of
+// people and of earlier releases may.
 func startUnit(ctx context.Context, unit string) error {
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", unit}, {"restart", unit}} {
 		if err := systemctl(ctx, args...); err != nil {
@@ -265,6 +267,10 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return StoresAgree(ctx, c, Telling{Note: h.note})
 	case transition.MayRewrite:
 		return MayRewrite(ctx, c, Telling{Note: h.note})
+	case transition.NotNewer:
+		return notNewer(ctx, c)
+	case transition.MayMove:
+		return MayMove(ctx, c, Telling{})
 	case transition.NoKeys:
 		return NoKeys(ctx, c, nil)
 	case transition.Settled:

@@ -127,6 +127,28 @@ func heartbeats(ctx context.Context, c *transition.Check) (map[string]string, er
 	return beats, err
 }
 
+// notNewer looks for nodes whose kubelets are of a later minor.
+func notNewer(ctx context.Context, c *transition.Check) error {
+	store, err := storeNamed(c.Stores, c.Heartbeats.Nodes)
+	if err != nil {
+		return err
+	}
+	var newer []string
+	err = storedObjects(ctx, store, c.Heartbeats.Prefix+"/minions/",
+		func(_ etcd.Entry, node *unstructured.Unstructured) error {
+			runs, _, _ := unstructured.NestedString(node.Object, "status", "nodeInfo", "kubeletVersion")
+			if version, err := kubever.Parse(runs); runs != "" && (err != nil ||
+				version.Minor > c.Heartbeats.Version.Minor) {
+				newer = append(newer, fmt.Sprintf("%s (%s)", node.GetName(), runs))
+			}
+			return nil
+		})
+	if err == nil && len(newer) > 0 {
+		err = fmt.Errorf("kubelets are newer than %s: %s", c.Heartbeats.Version.Minor, prose.First(newer, mostListed))
+	}
+	return err
+}
+
 // lastBeat is when the status of a node was written, and whether it is ready.
 func lastBeat(node *unstructured.Unstructured) (at string, ready bool) {
 	conditions, _, _ := unstructured.NestedSlice(node.Object, "status", "conditions")

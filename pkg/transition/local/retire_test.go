@@ -76,6 +76,28 @@ func TestNodesAreHeardOf(t *testing.T) {
 	}
 }
 
+// TestNoKubeletIsNewer than the version to which the API server goes back; one that is older, or was never seen, is not
+// in the way.
+func TestNoKubeletIsNewer(t *testing.T) {
+	core := etcdtest.Start(t)
+	v, err := kubever.Parse("1.10.13")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &transition.Check{Kind: transition.NotNewer, Stores: []plan.Store{storeOf("core", core)},
+		Heartbeats: &transition.Heartbeats{Prefix: "/registry", Nodes: "core", Version: v}}
+	core.Put(t, map[string][]byte{"/registry/minions/a": storedNode("a", "v1.10.13", "True", 1),
+		"/registry/minions/b": storedNode("b", "v1.9.1", "False", 1),
+		"/registry/minions/c": storedNode("c", "", "False", 1)})
+	if err := notNewer(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	core.Put(t, map[string][]byte{"/registry/minions/d": storedNode("d", "v1.11.0", "False", 1)})
+	if err := notNewer(t.Context(), c); err == nil || !strings.Contains(err.Error(), "newer than 1.10: d (v1.11.0)") {
+		t.Errorf("with a newer kubelet: %v", err)
+	}
+}
+
 // TestWhatIsLeftOfTheLegacySide: not what API servers write by themselves.
 func TestWhatIsLeftOfTheLegacySide(t *testing.T) {
 	core := etcdtest.Start(t)

@@ -234,14 +234,27 @@ func NoKeys(ctx context.Context, c *transition.Check, warn func(store, reason st
 
 // Facts reads what a transition has to know of the stores: those of the plan to which it leads agree with that, and no
 // key is in the way of a resource that goes to another store. Nothing is read, and nothing known, without that plan.
-// Prepare is for objects that are to be written again. Errors: *DisagreeError, *RewriteError and *KeysError, where the
-// stores are not as the transition needs them; *IncompleteError, and what else kept it from looking.
+// Prepare is for objects that are to be written again, and keys that are to be moved. Errors: *DisagreeError,
+// *RewriteError, *KeysError and *LeftError, where the stores are not as the transition needs them; *IncompleteError,
+// and what else kept it from looking.
 func Facts(ctx context.Context, from, to transition.Setup, prepare bool, tell Telling) (transition.Facts, error) {
 	p := to.Plan
 	if p == nil {
 		return transition.Facts{}, nil
 	}
-	check := transition.StoresCheck(from, to)
+	moves, moving, hint := transition.Moves(from, to), transition.MovingOf(from, to), ""
+	if !prepare && len(moving) > 0 {
+		moving, hint = nil, "; with --prepare the steps move those that API servers read there"
+	}
+	if stays := transition.Stays(moves, moving); len(stays) > 0 {
+		for _, check := range transition.MoveChecks(from.Plan, p, stays) {
+			check.Hint += hint
+			if err := NoKeys(ctx, &check, tell.Failover); err != nil {
+				return transition.Facts{}, err
+			}
+		}
+	}
+	check := transition.StoresCheck(from, to, moving)
 	judge := StoresAgree
 	if check.Rewrite = transition.Rewrites(from, to); prepare && check.Rewrite != nil {
 		judge = MayRewrite
@@ -249,12 +262,15 @@ func Facts(ctx context.Context, from, to transition.Setup, prepare bool, tell Te
 	if err := judge(ctx, &check, tell); err != nil {
 		return transition.Facts{}, err
 	}
-	moves := transition.Moves(from, to)
-	if len(moves) > 0 {
-		for _, check := range transition.MoveChecks(from.Plan, p, moves) {
-			if err := NoKeys(ctx, &check, tell.Failover); err != nil {
-				return transition.Facts{}, err
-			}
+	for i := range moving {
+		check := transition.MayMoveCheck(&moving[i])
+		if err := MayMove(ctx, &check, tell); err != nil {
+			return transition.Facts{}, err
+		}
+	}
+	if ending := transition.EndingKinds(from, to); ending != nil {
+		if err := nothingLeft(ctx, ending); err != nil {
+			return transition.Facts{}, err
 		}
 	}
 	return transition.Facts{StoresAgree: true, Prepare: prepare, Empty: moves}, nil

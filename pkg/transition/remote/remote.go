@@ -400,11 +400,11 @@ func (e *farError) Unwrap() error { return e.cause }
 
 // Limit is how long a request may take on a host where a component is waited for so long.
 func (r *Request) Limit(wait time.Duration) time.Duration {
-	reading := []transition.CheckKind{transition.StoresAgree, transition.MayRewrite, transition.MayGo,
-		transition.Adopted, transition.BackupIs,
+	reading := []transition.CheckKind{transition.StoresAgree, transition.MayRewrite, transition.MayMove,
+		transition.MayGo, transition.Adopted, transition.BackupIs,
 		transition.RolesMayGo, transition.RolesEqual}
 	moving := []transition.Kind{transition.Snapshot, transition.HandOver, transition.HandBack, transition.CopyRoles,
-		transition.SettleMember, transition.RewriteObjects, transition.PutProgram,
+		transition.SettleMember, transition.RewriteObjects, transition.MoveKeys, transition.PutProgram,
 		transition.RemoveRoles, transition.RestoreMember}
 	var kinds []transition.Kind
 	var checks []transition.CheckKind
