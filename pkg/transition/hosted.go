@@ -27,6 +27,10 @@ func NewHosted(from, to *plan.Plan, facts Facts) (Transition, error) {
 			reasons = append(reasons, "spec.handedOver: steps of hosted plans move no objects: those of the legacy "+
 				"side would stay where no controller acts for them")
 		}
+		if (copied(from) == nil) != (copied(to) == nil) {
+			reasons = append(reasons, "spec.handedOver: steps of hosted plans copy no roles: the modern side would "+
+				"have none of those of the legacy side")
+		}
 		if reasons = append(reasons, h.refuseElsewhere()...); len(reasons) > 0 {
 			return t, &RefusedError{Reasons: reasons}
 		}

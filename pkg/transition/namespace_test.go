@@ -205,10 +205,11 @@ func TestHostedPlansHandNothingOver(t *testing.T) {
 		}
 		return p
 	}
-	for _, entries := range []string{"deployments.apps", "team-a/deployments.apps"} {
+	for entries, says := range map[string]string{"deployments.apps": "move no objects",
+		"team-a/deployments.apps": "move no objects", strings.Join(rbacResources(), ", "): "copy no roles"} {
 		for _, plans := range [][2]*plan.Plan{{of(""), of(entries)}, {of(entries), of("")}} {
 			if _, err := NewHosted(plans[0], plans[1], Facts{}); err == nil ||
-				!strings.Contains(err.Error(), "steps of hosted plans move no objects") {
+				!strings.Contains(err.Error(), "steps of hosted plans "+says) {
 				t.Errorf("%s: %v", entries, err)
 			}
 		}
