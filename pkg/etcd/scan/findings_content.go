@@ -587,12 +587,19 @@ func (r *reporter) allocatesFrom(store *storeScan, name string, isPort bool) boo
 }
 
 // completes says which API server of a pair to come adds what a bitmap lacks, and when; "" for a pair at rest, and for
-// one of which a side goes on to allocate from the range without writing the bitmap. Every version that allocates from
+// one of which a side goes on to allocate from the range without writing the bitmap, and none that reads it starts:
+// what such a pair does afterwards is no matter of what is stored now. Every version that allocates from
 // a bitmap alone rebuilds it when it starts, before it is ready, and every three minutes: kubever.Allocators.
 func (r *reporter) completes(store *storeScan, name, span string, isPort bool) (who, when string) {
 	row := storage.RowOf(r.m, storage.Key{Form: storage.FormObject, Resource: "services/specs"})
 	if len(r.m.Starting) == 0 || row == nil {
 		return "", ""
+	}
+	for _, side := range row.Readers(store.Name) {
+		of := r.m.ControlPlane(side)
+		if slices.Contains(r.m.Starting, side) && (isPort || of.Allocates == pair.AllocatesBitmap) {
+			return of.Version, "when it starts, before it is ready"
+		}
 	}
 	for _, side := range row.Readers(store.Name) {
 		of := r.m.ControlPlane(side)
@@ -602,9 +609,7 @@ func (r *reporter) completes(store *storeScan, name, span string, isPort bool) (
 		if !isPort && of.Allocates != pair.AllocatesBitmap {
 			continue
 		}
-		if slices.Contains(r.m.Starting, side) {
-			who, when = of.Version, "when it starts, before it is ready"
-		} else if who == "" {
+		if who == "" {
 			who, when = of.Version, "within 3 minutes, and may allocate one of them again until then, as it may now"
 		}
 	}

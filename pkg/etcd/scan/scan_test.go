@@ -486,6 +486,8 @@ func TestWhatAPairToComeRepairsIsAWarning(t *testing.T) {
 		}, []pair.Side{pair.Modern}, bitmap, finding.Warning, "1.31.14 adds them when it starts, before it is ready"},
 		"the one with the bitmap comes back": {apart, []pair.Side{pair.Legacy}, bitmap, finding.Warning,
 			"1.10.13 adds them when it starts"},
+		"the one with the bitmap comes back, and the other goes on without it": {func(*pair.Map) {},
+			[]pair.Side{pair.Legacy}, bitmap, finding.Warning, "1.10.13 adds them when it starts"},
 		"the other may write no services": {func(m *pair.Map) {
 			storage.RowOf(m, storage.Key{Form: storage.FormObject, Resource: "services/specs"}).Owner = pair.OwnerLegacy
 		}, []pair.Side{pair.Legacy}, bitmap, finding.Warning, "1.10.13 adds them when it starts"},
