@@ -44,11 +44,11 @@ func costs() []cost {
 	const selector = `"selector":{"matchLabels":{"app":"web"}},`
 	return []cost{
 		{"current", deployments("apps/v1", selector), 1.5, false},
-		{"converted", deployments("extensions/v1beta1", selector), 1.9, false},
-		{"completed", deployments("extensions/v1beta1", ""), 2.2, false},
+		{"converted", deployments("extensions/v1beta1", selector), 2.1, false},
+		{"completed", deployments("extensions/v1beta1", ""), 2.4, false},
 		{"definition of v1", []byte(definition("apiextensions.k8s.io/v1", 820<<10)), 1, true},
-		{"definition of v1beta1", []byte(definition("apiextensions.k8s.io/v1beta1", 820<<10)), 1.5, true},
-		{"ingress without path types", []byte(ingress(4000)), 1.8, false},
+		{"definition of v1beta1", []byte(definition("apiextensions.k8s.io/v1beta1", 820<<10)), 1.8, true},
+		{"ingress without path types", []byte(ingress(4000)), 2.1, false},
 	}
 }
 

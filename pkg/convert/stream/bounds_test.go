@@ -178,7 +178,7 @@ var large = []struct {
 	{"CRD of v1 for 1.36", 36, 0, func(n int) []byte { return definition("v1", n) }},
 	{"CRD of v1beta1 for 1.36", 36, 0, func(n int) []byte { return definition("v1beta1", n) }},
 	{"CRD of v1 for 1.15", 15, 0, func(n int) []byte { return definition("v1", n) }},
-	{"CRD of v1 for 1.10", 10, 2.8, func(n int) []byte { return definition("v1", n) }},
+	{"CRD of v1 for 1.10", 10, 3.4, func(n int) []byte { return definition("v1", n) }},
 	{"Ingress without path types", 36, 0, func(n int) []byte {
 		return list(`{"apiVersion":"extensions/v1beta1","kind":"Ingress","metadata":{"name":"a"},"spec":{"rules":[{"host":"a.b",`+
 			`"http":{"paths":[@]}}]}}`,
