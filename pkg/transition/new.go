@@ -246,7 +246,7 @@ func (b *builder) startOne(phase Phase, c change, wait bool) {
 	if wait {
 		ready = b.ready(b.to.Plan, c.is.Component)
 	}
-	gone := goneChecks(c.is.Component)
+	gone := endedChecks(c.is.Component)
 	if c.is.Unit == "" {
 		for _, f := range c.is.Start {
 			b.put(phase, host, f, ready, gone)
@@ -271,7 +271,7 @@ func (b *builder) stopOne(phase Phase, p *render.Part, wait bool) {
 	if wait && (p.Component.Kind != plan.Etcd || b.alone(p.Component)) {
 		ready = b.ready(b.from.Plan, p.Component)
 	}
-	gone := goneChecks(p.Component)
+	gone := endedChecks(p.Component)
 	if p.Unit != "" {
 		if slices.ContainsFunc(b.steps, func(s Step) bool {
 			return s.Host == host && s.Do != nil && s.Do.Kind == StopUnit && s.Do.Unit == p.Unit

@@ -256,7 +256,7 @@ const (
 	Executable  CheckKind = "program"       // Path is there and executable, and of SHA256 where that is said
 	Certificate CheckKind = "certificate"   // is there, valid, and for these names
 	Ready       CheckKind = "ready"         // the probe is answered, and an API server is of Version
-	Gone        CheckKind = "gone"          // no process listens there
+	Gone        CheckKind = "gone"          // no process listens there, and none has the arguments, if there are some
 	Runs        CheckKind = "runs with"     // Program runs, and each of its processes but Others has Args
 	StoresAgree CheckKind = "stores agree"  // with Map: complete, and no error but those that Accept covers
 	NoKeys      CheckKind = "no keys"       // below Keys in Stores

@@ -256,7 +256,16 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 	case transition.Ready:
 		return h.wait(ctx, c.Program+" is not ready", func(ctx context.Context) error { return ready(ctx, c) })
 	case transition.Gone:
-		return h.wait(ctx, c.Program+" has not stopped", func(ctx context.Context) error { return gone(ctx, c.Probe) })
+		return h.wait(ctx, c.Program+" has not stopped", func(ctx context.Context) error {
+			if err := gone(ctx, c.Probe); err != nil || len(c.Args) == 0 {
+				return err
+			}
+			commands, err := commandLines()
+			if err != nil {
+				return err
+			}
+			return ended(c, commands)
+		})
 	case transition.Runs:
 		commands, err := commandLines()
 		if err != nil {

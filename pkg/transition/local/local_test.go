@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -195,6 +196,45 @@ func TestGoneWantsToBeRefused(t *testing.T) {
 	nowhere := &plan.Probe{Host: "127.0.0.1", Port: 99999}
 	if err := h.Check(t.Context(), "", &transition.Check{Kind: transition.Gone, Probe: nowhere}); err == nil {
 		t.Error("gone at an address that cannot be dialled = nil")
+	}
+}
+
+// TestGoneWantsNoProcess: one that begins does not listen yet, and one that ends listens no more.
+func TestGoneWantsNoProcess(t *testing.T) {
+	nothing, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := nothing.Addr().(*net.TCPAddr).Port
+	if err := nothing.Close(); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--name=gone-" + strconv.Itoa(port), "--b=c d"}
+	process := exec.Command("sh", "-c", "read line", "etcd", args[0], "--b", "c d", "--more")
+	in, err := process.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h := &Host{Wait: time.Millisecond}
+	check := &transition.Check{Kind: transition.Gone, Program: "etcd", Args: args,
+		Probe: &plan.Probe{Host: "127.0.0.1", Port: port}}
+	if err := h.Check(t.Context(), "", check); err == nil || !strings.Contains(err.Error(), "has not ended") {
+		t.Errorf("while its process is there: %v", err)
+	}
+	other := *check
+	other.Args = append(slices.Clone(args), "--other")
+	if err := h.Check(t.Context(), "", &other); err != nil {
+		t.Errorf("while a process with fewer arguments is there: %v", err)
+	}
+	in.Close()
+	if err := process.Wait(); err == nil {
+		t.Error("read ends without an error")
+	}
+	if err := h.Check(t.Context(), "", check); err != nil {
+		t.Errorf("when its process has ended: %v", err)
 	}
 }
 

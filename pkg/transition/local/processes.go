@@ -52,6 +52,14 @@ func runs(c *transition.Check, commands [][]string) error {
 	return errors.Join(problems...)
 }
 
+// ended checks that no process has all of the arguments.
+func ended(c *transition.Check, commands [][]string) error {
+	if slices.ContainsFunc(commands, func(words []string) bool { return len(lacking(settings(words), c.Args)) == 0 }) {
+		return fmt.Errorf("a process %s listens no more, or not yet, and has not ended", c.Program)
+	}
+	return nil
+}
+
 // isProgram reports whether a command line is one of a program: /usr/bin/kube-apiserver, or /hyperkube apiserver.
 func isProgram(words []string, program string) bool {
 	return slices.ContainsFunc(words[:min(2, len(words))], func(w string) bool {
