@@ -109,20 +109,35 @@ func (j *Job) asTheyWere(rec *Record, generations map[string]int64) (map[string]
 			controllers[o.UID], _ = owner["uid"].(string)
 		}
 	}
-	same := map[string]string{}
+	same, roots := map[string]string{}, map[string]string{}
 	for uid, kind := range kinds {
-		root := uid
-		for range len(kinds) { // owners may go round in a circle: clients write them
-			if _, recorded := kinds[controllers[root]]; !recorded {
-				break
-			}
-			root = controllers[root]
-		}
-		if !changed[root] {
+		if !changed[rootOf(uid, controllers, kinds, roots)] {
 			same[uid] = kind
 		}
 	}
 	return same, nil
+}
+
+// rootOf is the outermost of the recorded objects that control one another, from an object on; of those that control
+// one another in a circle, as clients may write, one of them. What is found is kept in roots.
+func rootOf(uid string, controllers, recorded, roots map[string]string) string {
+	var way []string
+	for {
+		if root, known := roots[uid]; known {
+			uid = root
+			break
+		}
+		roots[uid] = uid
+		way = append(way, uid)
+		if _, is := recorded[controllers[uid]]; !is {
+			break
+		}
+		uid = controllers[uid]
+	}
+	for _, passed := range way {
+		roots[passed] = uid
+	}
+	return uid
 }
 
 // controllerOf is the owner reference of what controls an object; nil where nothing does.

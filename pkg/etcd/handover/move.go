@@ -124,11 +124,7 @@ func (j *Job) remember(ctx context.Context, rec *Record, items []item, first boo
 	if err != nil {
 		return err
 	}
-	for _, p := range owned {
-		if !slices.ContainsFunc(rec.Pods, func(o Pod) bool { return o.UID == p.UID }) {
-			rec.Pods = append(rec.Pods, p)
-		}
-	}
+	rec.Pods = append(rec.Pods, without(owned, rec.Pods)...)
 	return j.Files.Save(rec)
 }
 
