@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -263,17 +264,34 @@ func priorityClass(spec map[string]any) string {
 	return class
 }
 
-// refers reports whether what is named is in a store.
+// refers reports whether what is named is in a store. One object may name thousands: what is below the same keys is
+// read once for all that is judged.
 func (j *Job) refers(ctx context.Context, store NamedStore, to reference) (found bool, err error) {
 	from := j.Prefix + "/" + to.from
-	if to.suffix == "" {
-		entries, err := store.Read(ctx, []string{from})
-		return err == nil && entries[0] != nil, err
+	of := store.Name + " " + from
+	if known, read := j.named[of]; read {
+		return known[to.suffix], nil
 	}
-	_, err = etcd.Entries(ctx, etcd.Store{Name: store.Name, Pager: store},
-		etcd.Request{From: from, To: etcd.PrefixEnd(from), KeysOnly: true}, func(e etcd.Entry) error {
-			found = found || strings.HasSuffix(string(e.Key), to.suffix)
-			return nil
-		})
-	return found, err
+	named := map[string]bool{}
+	if to.suffix == "" {
+		var entries []*etcd.Entry
+		if entries, err = store.Read(ctx, []string{from}); err == nil {
+			named[""] = entries[0] != nil
+		}
+	} else {
+		_, err = etcd.Entries(ctx, etcd.Store{Name: store.Name, Pager: store},
+			etcd.Request{From: from, To: etcd.PrefixEnd(from), KeysOnly: true}, func(e etcd.Entry) error {
+				namespace, name := path.Split(string(e.Key))
+				named["/"+path.Base(namespace)+"/"+name] = true
+				return nil
+			})
+	}
+	if err != nil {
+		return false, err
+	}
+	if j.named == nil {
+		j.named = map[string]map[string]bool{}
+	}
+	j.named[of] = named
+	return named[to.suffix], nil
 }

@@ -148,8 +148,9 @@ type Job struct {
 	served  map[string]bool   // aggregated groups there
 	away    map[string]string // those whose APIServices there are all unavailable, and why
 	fields  objects.Finder
-	views   map[string]*pair.View // by resource
-	defined map[string][2]bool    // by resource: whether the store that is left has its definition, and the other one
+	views   map[string]*pair.View      // by resource
+	named   map[string]map[string]bool // what objects name in stores, by how keys end
+	defined map[string][2]bool         // by resource: whether its definition is here, and there
 }
 
 // NamedStore is a store under its name in the plan.

@@ -50,6 +50,7 @@ func (j *Job) inNamespace(ctx context.Context) error {
 // and what only a controller can end is no reason to wait.
 func (j *Job) judged(ctx context.Context, rec *Record, stopped bool) ([]item, error) {
 	var refused RefusedError
+	j.named = nil // read anew
 	if err := j.define(ctx, rec); err != nil {
 		return nil, err
 	}

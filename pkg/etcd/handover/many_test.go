@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +87,25 @@ func TestOwnersInACircle(t *testing.T) {
 		}
 	}); took > 800*time.Millisecond {
 		t.Errorf("who controls %d objects took %v", many, took)
+	}
+}
+
+// TestManyBackends: what one Ingress names is read once.
+func TestManyBackends(t *testing.T) {
+	w := routes()
+	var paths strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&paths, `,{"backend":{"resource":{"apiGroup":"k8s.example.com","kind":"Bucket","name":"b%d"}}}`, i)
+		w.modern.put(fmt.Sprintf("/registry/k8s.example.com/buckets/default/b%d", i), "{}")
+	}
+	w.edit(w.core, blog, `"host"`, `"http":{"paths":[`+paths.String()[1:]+`]},"host"`)
+	w.ops = 0
+	if err := w.routing(false, true).Check(t.Context()); err != nil || w.ops > 50 {
+		t.Errorf("the stores were asked %d times, %v", w.ops, err)
+	}
+	delete(w.modern.entries, "/registry/k8s.example.com/buckets/default/b7")
+	err := w.routing(false, true).Check(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the Bucket.k8s.example.com b7 as a backend") {
+		t.Errorf("%v, want the Bucket that is gone", err)
 	}
 }
