@@ -103,15 +103,17 @@ func (d *Documents) Core(address string) *metav1.APIVersions {
 func (d *Documents) Groups() *metav1.APIGroupList {
 	document := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
 		Groups: []metav1.APIGroup{}}
-	for _, v := range d.versions {
+	for i := range d.versions { // those of a group stand together
+		v := &d.versions[i]
 		if v.Group == "" {
 			continue
 		}
-		known := slices.ContainsFunc(document.Groups, func(g metav1.APIGroup) bool { return g.Name == v.Group })
-		if group := d.Group(v.Group); !known && group != nil {
-			group.TypeMeta = metav1.TypeMeta{}
-			document.Groups = append(document.Groups, *group)
+		version := metav1.GroupVersionForDiscovery{GroupVersion: v.String(), Version: v.Version}
+		if n := len(document.Groups); n == 0 || document.Groups[n-1].Name != v.Group {
+			document.Groups = append(document.Groups, metav1.APIGroup{Name: v.Group, PreferredVersion: version})
 		}
+		group := &document.Groups[len(document.Groups)-1]
+		group.Versions = append(group.Versions, version)
 	}
 	return document
 }
