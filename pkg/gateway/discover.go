@@ -252,8 +252,7 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 			}
 		}
 	}
-	for i := range c.view.table.Rows {
-		gv := c.view.table.Rows[i].GroupVersion
+	for _, gv := range c.view.table.Versions() {
 		path := "apis/" + gv.String()
 		if gv.Group == "" {
 			path = "api/" + gv.Version

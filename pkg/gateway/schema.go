@@ -134,9 +134,8 @@ func kindExtension(gvk schema.GroupVersionKind) map[string]any {
 
 // rowsOf are the rows of a group version that the gateway serves of kinds that can be described.
 func rowsOf(table *routes.Table, gv schema.GroupVersion) (rows []*routes.Row) {
-	for i := range table.Rows {
-		row := &table.Rows[i]
-		if row.GroupVersion != gv || row.Way == routes.None || row.Way == routes.Unknown {
+	for _, row := range table.Within(gv) {
+		if row.Way == routes.None || row.Way == routes.Unknown {
 			continue
 		}
 		if _, ok := described(gv.WithKind(row.Kind)); ok {

@@ -21,7 +21,7 @@ func Alone(name pair.Side, result *discovery.Result, conversions Conversions) *T
 func alone(name pair.Side, called string, result *discovery.Result, conversions Conversions) *Table {
 	b := builder{sources: Sources{Modern: Served{Result: result}, Conversions: conversions},
 		servers: map[pair.Side]*negotiate.Server{name: negotiate.Of(called, result)}}
-	t := &Table{index: map[schema.GroupVersionResource]int{}}
+	t := newTable()
 	for _, r := range result.Resources {
 		if _, known := t.index[r.GroupVersionResource()]; !known {
 			t.add(Row{Resource: r, Way: Owner, Read: name, Write: name, Why: called + " serves it"})

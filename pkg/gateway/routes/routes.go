@@ -130,8 +130,10 @@ type Table struct {
 	// behind them are the versions that no side serves.
 	Rows []Row
 
-	index  map[schema.GroupVersionResource]int
-	silent []silence
+	index    map[schema.GroupVersionResource]int
+	versions []schema.GroupVersion // in the order of the rows
+	within   map[schema.GroupVersion][]int
+	silent   []silence
 }
 
 // silence is what a side announces of a group and does not list.
@@ -176,7 +178,7 @@ func New(p *plan.Runtime, s Sources) *Table {
 			b.stored[schema.GroupResource{Group: group, Resource: row.Name}] = row
 		}
 	}
-	t := &Table{index: map[schema.GroupVersionResource]int{}}
+	t := newTable()
 	for _, side := range []pair.Side{pair.Modern, pair.Legacy} {
 		for _, r := range s.Of(side).Resources {
 			if _, known := t.index[r.GroupVersionResource()]; known {
@@ -197,8 +199,16 @@ func New(p *plan.Runtime, s Sources) *Table {
 	return t
 }
 
+func newTable() *Table {
+	return &Table{index: map[schema.GroupVersionResource]int{}, within: map[schema.GroupVersion][]int{}}
+}
+
 func (t *Table) add(row Row) {
 	t.index[row.GroupVersionResource()] = len(t.Rows)
+	if t.within[row.GroupVersion] == nil {
+		t.versions = append(t.versions, row.GroupVersion)
+	}
+	t.within[row.GroupVersion] = append(t.within[row.GroupVersion], len(t.Rows))
 	t.Rows = append(t.Rows, row)
 }
 
@@ -209,6 +219,18 @@ func (t *Table) hears(side pair.Side, result *discovery.Result) {
 	}) {
 		t.silent = append(t.silent, silence{gv, side, result.Failed[gv]})
 	}
+}
+
+// Versions are the group versions of all rows, in their order.
+func (t *Table) Versions() []schema.GroupVersion { return t.versions }
+
+// Within are the rows of a group version, in their order.
+func (t *Table) Within(gv schema.GroupVersion) []*Row {
+	rows := make([]*Row, 0, len(t.within[gv]))
+	for _, i := range t.within[gv] {
+		rows = append(rows, &t.Rows[i])
+	}
+	return rows
 }
 
 type builder struct {
