@@ -139,10 +139,13 @@ func (g *graph) put(n *node) (attention []types.UID) {
 	if n.deleting && (n.orphan || n.foreground) || g.suspect(n) {
 		attention = append(attention, n.uid)
 	}
-	if old != nil { // an owner that waited for this object may be free
+	if old != nil && !slices.Equal(old.owners, n.owners) { // an owner that waited for this object may be free
+		stays := make(map[owner]bool, len(n.owners)) // a client may name twenty thousand
+		for _, o := range n.owners {
+			stays[o] = true
+		}
 		for _, o := range old.owners {
-			if waiting := g.nodes[o.uid]; waiting != nil && waiting.deletesDependents() &&
-				!slices.Contains(n.owners, o) {
+			if waiting := g.nodes[o.uid]; waiting != nil && waiting.deletesDependents() && !stays[o] {
 				attention = append(attention, o.uid)
 			}
 		}
