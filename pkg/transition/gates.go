@@ -13,7 +13,7 @@ func (b *builder) movesOf(side pair.Side) []Move {
 	return slices.DeleteFunc(Moves(b.from, b.to), func(m Move) bool { return m.Side != side })
 }
 
-// endedChecks are the checks while the servers that change are stopped, on the way and on the way back: no key stays behind
+// stopped are the checks while the servers that change are stopped, on the way and on the way back: no key stays behind
 // in another store, or waits in the one that is read next, and the older servers decode what the newer ones stored.
 func (b *builder) stopped() {
 	moves, moving := Moves(b.from, b.to), b.movesKeys()
@@ -204,8 +204,8 @@ func (b *builder) ready(p *plan.Plan, c *plan.Component) []Check {
 	return []Check{check}
 }
 
-// stopped are the checks that a rendered component has ended. A process that has just begun does not listen yet, and
-// one that ends listens no more: either could still write, or take the port of what starts next.
+// endedChecks are the checks that a rendered component has ended. A process that has just begun does not listen yet,
+// and one that ends listens no more: either could still write, or take the port of what starts next.
 func endedChecks(c *plan.Component) []Check {
 	checks := goneChecks(c)
 	for i := range checks {
