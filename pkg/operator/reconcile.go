@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -809,13 +810,16 @@ func (r *Reconciler) now() metav1.Time { return metav1.NewTime(r.Now().Truncate(
 const limitNoteBytes = 1024
 
 // note says what a check of the open transition has found that is in no one's way: what an older API server will repair
-// by itself, for example. Equal events are one, with a count.
+// by itself, for example.
 func (p *plane) note(text string) { p.event(corev1.EventTypeNormal, "Noted", "%s", text) }
 
+// event records an event. The recorder takes one of the same reason and action for the same event again, and drops
+// what it says: what says something else is another action.
 func (p *plane) event(kind, reason, format string, args ...any) {
 	note := brief(fmt.Sprintf(format, args...))
 	if len(note) > limitNoteBytes {
 		note = strings.ToValidUTF8(note[:limitNoteBytes], "")
 	}
-	p.Events.Eventf(p.object, nil, kind, reason, "Reconcile", "%s", note)
+	sum := sha256.Sum256([]byte(note))
+	p.Events.Eventf(p.object, nil, kind, reason, fmt.Sprintf("Reconcile-%x", sum[:4]), "%s", note)
 }
