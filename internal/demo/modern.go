@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -54,7 +55,7 @@ func (w *writer) putModernStartup() {
 		}
 		w.putJSON("apiregistration.k8s.io", "apiservices", "", name, map[string]any{
 			"apiVersion": w.plan.Resource("apiregistration.k8s.io/apiservices").Modern.StoredAs, "kind": "APIService",
-			"labels": map[string]any{"kube-aggregator.kubernetes.io/automanaged": "onstart"},
+			"labels": map[string]any{kubever.LabelAutoManaged: "onstart"},
 			"spec": map[string]any{"group": group, "version": version, "groupPriorityMinimum": 17000,
 				"versionPriority": 15},
 			"status": map[string]any{

@@ -22,6 +22,10 @@ type StartupWrite struct {
 	Source       string
 }
 
+// LabelAutoManaged is the label of APIServices that API servers write by themselves. Source:
+// staging/src/k8s.io/kube-aggregator/pkg/controllers/autoregister of every version from 1.7 on.
+const LabelAutoManaged = "kube-aggregator.kubernetes.io/automanaged"
+
 var startupTable = sync.OnceValue(decodeStartupWrites)
 
 func decodeStartupWrites() []StartupWrite {

@@ -60,8 +60,8 @@ func namings(object *unstructured.Unstructured) (found [][]naming) {
 			}
 		}
 	case schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
-		// Those with the label API servers write by themselves, from 1.7 on: each release has its own.
-		if _, own := object.GetLabels()[autoManaged]; spec["service"] == nil && !own {
+		// Of those with the label each release writes its own.
+		if _, own := object.GetLabels()[kubever.LabelAutoManaged]; spec["service"] == nil && !own {
 			found = append(found, []naming{{path: "spec", groups: []string{wordIn(spec, "group")},
 				versions: []string{wordIn(spec, "version")}, resources: []string{"*"},
 				effect: "serves no %s by it, and answers 404"}})
@@ -70,10 +70,7 @@ func namings(object *unstructured.Unstructured) (found [][]naming) {
 	return found
 }
 
-const (
-	rbacGroup   = "rbac.authorization.k8s.io"
-	autoManaged = "kube-aggregator.kubernetes.io/automanaged"
-)
+const rbacGroup = "rbac.authorization.k8s.io"
 
 func admissionKind(kind string) schema.GroupKind {
 	return schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: kind}

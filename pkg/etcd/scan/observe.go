@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/keyindex"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
@@ -405,7 +406,7 @@ func (o *observer) addFacts(k storage.Key, rest string, e *storage.Envelope) err
 		return err
 	case storage.APIServiceResource:
 		a, err := readAPIService(e)
-		automanaged, _ := o.meta.Label("kube-aggregator.kubernetes.io/automanaged")
+		automanaged, _ := o.meta.Label(kubever.LabelAutoManaged)
 		f.apiServices[strings.Clone(k.Name)] = apiServiceFact{a, string(automanaged)}
 		return err
 	}

@@ -191,10 +191,6 @@ func nothingLeft(ctx context.Context, c *transition.Check) error {
 	return nil
 }
 
-// autoManaged is the label of APIServices that API servers write by themselves. Source:
-// staging/src/k8s.io/kube-aggregator/pkg/controllers/autoregister of every version from 1.7 on.
-const autoManaged = "kube-aggregator.kubernetes.io/automanaged"
-
 // leftOf names the objects of a resource that API servers do not write by themselves.
 func leftOf(ctx context.Context, store plan.Store, l *transition.Left, key string) (names []string, err error) {
 	client, err := open(store, nil)
@@ -219,7 +215,7 @@ func leftOf(ctx context.Context, store plan.Store, l *transition.Left, key strin
 			if err != nil {
 				return fmt.Errorf("%s: %w", storage.Printable(string(e.Key)), err)
 			}
-			if _, by := meta.Label(autoManaged); !by {
+			if _, by := meta.Label(kubever.LabelAutoManaged); !by {
 				names = append(names, storage.Printable(strings.TrimPrefix(rest, key+"/")))
 			}
 			return nil

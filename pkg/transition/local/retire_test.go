@@ -112,7 +112,7 @@ func TestWhatIsLeftOfTheLegacySide(t *testing.T) {
 				{Key: "apiregistration.k8s.io/apiservices", Name: "apiservices", Store: "core",
 					Hint: "create them there"}}}}
 	core.Put(t, map[string][]byte{"/registry/priorityclasses/system-node-critical": object("system-node-critical", ""),
-		"/registry/apiregistration.k8s.io/apiservices/v1.": object("v1.", `"`+autoManaged+`":"onstart"`),
+		"/registry/apiregistration.k8s.io/apiservices/v1.": object("v1.", `"`+kubever.LabelAutoManaged+`":"onstart"`),
 		"/registry/priorityclassesother/x":                 object("x", "")})
 	if err := nothingLeft(t.Context(), c); err != nil {
 		t.Errorf("of what API servers write: %v", err)
