@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -67,6 +68,35 @@ func TestRunbookSaysWhatTheStepsDo(t *testing.T) {
 	}
 	if compared < 50 {
 		t.Errorf("%d files were compared", compared)
+	}
+}
+
+// TestStopsWaitForProcesses: a step that ends a component, on the way or on the way back, looks for its process as well
+// as for its port.
+func TestStopsWaitForProcesses(t *testing.T) {
+	looked := 0
+	for name, pair := range journeys(t) {
+		steps, err := New(pair[0], pair[1], Facts{StoresAgree: true})
+		if _, refused := errors.AsType[*RefusedError](err); refused {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range steps.Steps {
+			for _, a := range []*Action{s.Do, s.Undo} {
+				if a == nil || a.Kind != StopUnit && a.Kind != RemoveFile {
+					continue
+				}
+				for _, c := range a.After {
+					if looked++; c.Kind == Gone && len(c.Args) == 0 {
+						t.Errorf("%s, step %s, %s: only the port of %s is looked at", name, s.ID, s.Title, c.Program)
+					}
+				}
+			}
+		}
+	}
+	if looked < 100 {
+		t.Errorf("%d checks were looked at", looked)
 	}
 }
 
