@@ -249,13 +249,12 @@ func startWholeWay(t *testing.T, minor kubever.Minor, resources, more string) *w
 	w := &wholeWay{nodesPair: f, ready: map[string]int{"deployment": 3, "daemon": 1, "set": 2, "modern": 2,
 		"operator": 1}}
 	n := f.nodes[0]
+	f.becomesUnit(n, minor)
 	w.defines()
 	handedOver := strings.Split(resources, " ")
 	if slices.Contains(handedOver, "statefulsets.apps") {
 		w.stores()
 	}
-	n.Kubelet.Stop()
-	f.kubeletUnit(n, minor)
 	text, err := os.ReadFile(f.SpecFile)
 	must(t, err)
 	const few = "apiGroups: [apps], resources: [deployments, replicasets], namespaces: [default, demo]"
@@ -303,8 +302,45 @@ func startWholeWay(t *testing.T, minor kubever.Minor, resources, more string) *w
 	f.Legacy, f.Modern = legacy, modern
 	w.legacy, w.masters, w.users = legacy, f.admin, f.user
 	w.stays = w.running()
+	for name, replicas := range w.ready {
+		if name != "modern" {
+			w.awaitReady(name, replicas)
+		}
+	}
 	w.serves()
 	return w
+}
+
+// becomesUnit replaces the kubelet of a machine by one that runs from a unit, and waits until it has said that its node
+// is ready. One that has just started may say the opposite first, which takes the pods of its node out of services until
+// it looks at their conditions again.
+func (f *nodesPair) becomesUnit(n *rig.Node, minor kubever.Minor) {
+	f.t.Helper()
+	said := func(ctx context.Context) (status, heartbeat string, err error) {
+		var node struct {
+			Status struct {
+				Conditions []struct{ Type, Status, LastHeartbeatTime string }
+			}
+		}
+		err = f.admin.Call(ctx, http.MethodGet, "/api/v1/nodes/"+n.Name, nil, &node)
+		for _, c := range node.Status.Conditions {
+			if c.Type == "Ready" {
+				status, heartbeat = c.Status, c.LastHeartbeatTime
+			}
+		}
+		return status, heartbeat, err
+	}
+	n.Kubelet.Stop()
+	_, before, err := said(f.t.Context())
+	must(f.t, err)
+	f.kubeletUnit(n, minor)
+	f.Eventually("the kubelet of the unit makes the node ready", func(ctx context.Context) error {
+		status, heartbeat, err := said(ctx)
+		if err == nil && (status != "True" || heartbeat == before) {
+			err = fmt.Errorf("ready is %s since the heartbeat of %s, the other kubelet's last was %s", status, heartbeat, before)
+		}
+		return err
+	})
 }
 
 // running are the containers that are to stay: the operator is stopped and started on the way.
