@@ -257,13 +257,14 @@ func (f *nodesPair) jobs() {
 	template := func() object { return labelled("once", once(runs("echo", "done"))) }
 	f.create(pair.Legacy, f.path(pair.Legacy, "jobs"), object{"metadata": object{"name": "once"},
 		"spec": object{"template": template()}})
-	f.create(pair.Legacy, "/apis/batch/v1beta1/namespaces/"+f.within()+"/cronjobs", object{
+	f.create(pair.Legacy, f.path(pair.Legacy, "cronjobs"), object{
 		"metadata": object{"name": "minutely"}, "spec": object{"schedule": "* * * * *", "suspend": true,
 			"jobTemplate": object{"spec": object{"template": template()}}}})
 	f.create(pair.Legacy, f.path(pair.Legacy, "horizontalpodautoscalers"), object{
 		"metadata": object{"name": "deployment"}, "spec": object{"minReplicas": 2, "maxReplicas": 5,
-			"targetCPUUtilizationPercentage": 80, "scaleTargetRef": object{"apiVersion": "extensions/v1beta1",
-				"kind": "Deployment", "name": "deployment"}}})
+			"targetCPUUtilizationPercentage": 80, "scaleTargetRef": object{
+				"apiVersion": f.served(pair.Legacy, "deployments")[0].String(), "kind": "Deployment",
+				"name": "deployment"}}})
 	f.succeeded(pair.Legacy, "once")
 }
 

@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -272,15 +274,25 @@ func (f *nodesPair) awaitSucceeded(workload string) {
 
 // path of a resource in a side's newest version of it.
 func (f *nodesPair) path(side pair.Side, key string) string {
-	fact, _ := kubever.ResourceByKey(key)
-	served := fact.Served(f.Plan.Side(side).Version.Minor)
+	return "/apis/" + f.best(side, key).String() + "/namespaces/" + f.within() + "/" + key
+}
+
+// best is the version of a resource that a side serves longest.
+func (f *nodesPair) best(side pair.Side, key string) schema.GroupVersion {
+	served := f.served(side, key)
 	best := served[0]
 	for _, gv := range served {
 		if gv.Version == "v1" && gv.Group != "extensions" {
 			best = gv
 		}
 	}
-	return "/apis/" + best.String() + "/namespaces/" + f.within() + "/" + key
+	return best
+}
+
+// served are the versions of a resource that a side serves.
+func (f *nodesPair) served(side pair.Side, key string) []schema.GroupVersion {
+	fact, _ := kubever.ResourceByKey(key)
+	return fact.Served(f.Plan.Side(side).Version.Minor)
 }
 
 // runs is a pod spec with one container of the rig's program.

@@ -358,15 +358,30 @@ const operatorAccess = `  - {subjects: [{kind: ServiceAccount, namespace: demo, 
 	`resources: [configmaps, events], namespaces: [demo]}
 `
 
-const widgets = "/apis/example.test/v1/namespaces/demo/widgets"
+const (
+	crds    = "apiextensions.k8s.io/customresourcedefinitions"
+	widgets = "/apis/example.test/v1/namespaces/demo/widgets"
+)
+
+// definitions is where a side has CustomResourceDefinitions.
+func (w *wholeWay) definitions(side pair.Side) string {
+	return "/apis/" + w.best(side, crds).String() + "/customresourcedefinitions"
+}
 
 // defines has a custom resource on the legacy side with its operator, and a PodDisruptionBudget.
 func (w *wholeWay) defines() {
 	w.t.Helper()
 	create := func(path string, o object) { w.create(pair.Legacy, path, o) }
-	create("/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions", object{
-		"metadata": object{"name": "widgets.example.test"}, "spec": object{"group": "example.test", "version": "v1",
-			"scope": "Namespaced", "names": object{"plural": "widgets", "kind": "Widget"}}})
+	definition := object{"group": "example.test", "scope": "Namespaced", "names": object{"plural": "widgets",
+		"kind": "Widget"}}
+	if version := w.best(pair.Legacy, crds).Version; version == "v1" {
+		definition["versions"] = []object{{"name": "v1", "served": true, "storage": true, "schema": object{
+			"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}
+	} else {
+		definition["version"] = "v1"
+	}
+	create(w.definitions(pair.Legacy), object{"metadata": object{"name": "widgets.example.test"},
+		"spec": definition})
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/demo/"
 	create(rbac+"roles", object{"metadata": object{"name": "operator"}, "rules": []object{
 		{"apiGroups": []string{"example.test"}, "resources": []string{"widgets"}, "verbs": []string{"*"}},
@@ -379,7 +394,7 @@ func (w *wholeWay) defines() {
 	w.deploy(pair.Legacy, "operator", 0, object{"serviceAccountName": "operator", "terminationGracePeriodSeconds": 1,
 		"containers": []object{{"name": "main", "image": reconcilerImage, "env": lists}}})
 	w.operates(pair.Legacy, 1, "legacy")
-	create("/apis/policy/v1beta1/namespaces/demo/poddisruptionbudgets", object{"metadata": object{"name": "set"},
+	create(w.path(pair.Legacy, "poddisruptionbudgets"), object{"metadata": object{"name": "set"},
 		"spec": object{"minAvailable": 0, "selector": object{"matchLabels": object{"workload": "set"}}}})
 }
 
@@ -410,10 +425,9 @@ func (w *wholeWay) operates(side pair.Side, replicas int, name string) {
 func (w *wholeWay) customs(side pair.Side) map[string]string {
 	t := w.t
 	t.Helper()
-	version := map[pair.Side]string{pair.Legacy: "v1beta1", pair.Modern: "v1"}[side]
 	uids := map[string]string{}
 	for name, path := range map[string]string{"widgets": widgets, "budgets": w.path(side, "poddisruptionbudgets"),
-		"definitions": "/apis/apiextensions.k8s.io/" + version + "/customresourcedefinitions"} {
+		"definitions": w.definitions(side)} {
 		var list struct {
 			Items []struct{ Metadata struct{ Name, UID string } }
 		}

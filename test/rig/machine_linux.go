@@ -54,14 +54,27 @@ func (n *Node) awaitSystemd() error {
 	if err := n.WriteFile("/run/connected", nil, 0o644); err != nil {
 		return err
 	}
-	return poll(ctx, time.Minute, nil, func(ctx context.Context) error {
+	err := poll(ctx, time.Minute, nil, func(ctx context.Context) error {
 		out, err := n.Run(ctx, "systemctl", "is-active", "default.target")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	if out, err := n.Run(ctx, "sh", "-c", onlyPrepared, n.cgroup); err != nil {
+		return fmt.Errorf("unmounting controllers: %w: %s", err, out)
+	}
+	return nil
 }
+
+// onlyPrepared unmounts the controllers that systemd has mounted and that this machine has not: a kubelet wants the
+// node's cgroup below each one that it knows, and nothing would remove it there.
+const onlyPrepared = `for dir in /sys/fs/cgroup/*; do
+	[ ! -e "$dir/cgroup.procs" ] || [ -e "$dir$0" ] || umount "$dir" || exit
+done`
 
 // WriteFile writes a file of the node.
 func (n *Node) WriteFile(file string, data []byte, mode os.FileMode) error {

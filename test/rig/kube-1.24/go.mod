@@ -186,6 +186,7 @@ require (
 	k8s.io/kube-aggregator v0.24.17 // indirect
 	k8s.io/kube-controller-manager v0.24.17 // indirect
 	k8s.io/kube-openapi v0.0.0-20220328201542-3ee0da9b0b42 // indirect
+	k8s.io/kube-proxy v0.24.17 // indirect
 	k8s.io/kube-scheduler v0.24.17 // indirect
 	k8s.io/kubectl v0.24.17 // indirect
 	k8s.io/kubelet v0.24.17 // indirect
