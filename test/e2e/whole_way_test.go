@@ -337,7 +337,8 @@ func (f *nodesPair) becomesUnit(n *rig.Node, minor kubever.Minor) {
 	f.Eventually("the kubelet of the unit makes the node ready", func(ctx context.Context) error {
 		status, heartbeat, err := said(ctx)
 		if err == nil && (status != "True" || heartbeat == before) {
-			err = fmt.Errorf("ready is %s since the heartbeat of %s, the other kubelet's last was %s", status, heartbeat, before)
+			err = fmt.Errorf("ready is %s since the heartbeat of %s, the other kubelet's last was %s", status,
+				heartbeat, before)
 		}
 		return err
 	})
