@@ -312,8 +312,8 @@ func startWholeWay(t *testing.T, minor kubever.Minor, resources, more string) *w
 }
 
 // becomesUnit replaces the kubelet of a machine by one that runs from a unit, and waits until it has said that its node
-// is ready. One that has just started may say the opposite first, which takes the pods of its node out of services until
-// it looks at their conditions again.
+// is ready. One that has just started may say the opposite first, which takes the pods of its node out of services
+// until it looks at their conditions again.
 func (f *nodesPair) becomesUnit(n *rig.Node, minor kubever.Minor) {
 	f.t.Helper()
 	said := func(ctx context.Context) (status, heartbeat string, err error) {
