@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -98,14 +100,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := h.answer(ctx, asked)
-	text, err := json.Marshal(answer)
-	if err != nil {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // it would be six times as long as what was asked
+	if err := encoder.Encode(answer); err != nil {
 		h.refuse(w, &webserver.RequestError{Code: http.StatusInternalServerError,
 			Err: fmt.Errorf("writing the answer: %w", err)})
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(text); err != nil {
+	if _, err := w.Write(text.Bytes()); err != nil {
 		h.logger().Debug("writing the review failed", "err", err)
 	}
 	h.Metrics.answered(answer.Response, time.Since(start))
@@ -125,6 +129,9 @@ func (h *Handler) logger() *slog.Logger {
 }
 
 func parseReview(body []byte) (*review, error) {
+	if !utf8.Valid(body) { // what is not would be three times as long when it is read
+		return nil, errors.New("reading the review: it is not UTF-8")
+	}
 	var r review
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &r); err != nil {
 		return nil, fmt.Errorf("reading the review: %w", err)

@@ -30,7 +30,7 @@ type Handler struct {
 	Policy  func() Policy     // the policy of the moment
 	Deny    bool              // deny instead of having no opinion
 	Slots   webserver.Slots   // as many reviews are answered at once; nil for no bound
-	Memory  *webserver.Budget // of all bodies; nil for no bound
+	Memory  *webserver.Budget // of all reviews; nil for no bound
 	Metrics *Metrics
 	Logger  *slog.Logger // decisions on level debug; nil for none
 }
@@ -56,6 +56,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer free()
+	// What counts are the values, of which a user chooses some: an empty requirement takes three bytes of text.
+	if err := memory.Grow(r.Context(), webserver.DecodedBytes(body)+2*int64(len(body))); err != nil {
+		h.refuse(w, err)
+		return
+	}
 	review, err := parseReview(body)
 	if err != nil {
 		h.refuse(w, err)

@@ -7,7 +7,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/metrics"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -115,6 +119,55 @@ func TestHandlerNeverDecidesWhatItCannotRead(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(h.Metrics.Bad); got != 11 {
 		t.Errorf("bad reviews counted: %v, want 11", got)
+	}
+}
+
+// TestReviewsTakeBoundedMemory: a megabyte of empty requirements, of which a user asks about itself, took 50 MiB.
+func TestReviewsTakeBoundedMemory(t *testing.T) {
+	h := handler(t, false, line(`"group":"devs","resource":"pods","namespace":"a","readonly":true`))
+	const clients = 16
+	h.Slots, h.Memory = webserver.NewSlots(clients), webserver.NewBudget(webserver.DefaultBytes)
+	many := func(value string) string {
+		return strings.TrimSuffix(strings.Repeat(value+",", (reviewLimitBytes-1024)/(len(value)+1)), ",")
+	}
+	for name, spec := range map[string]string{
+		"requirements": `"resourceAttributes":{"labelSelector":{"requirements":[` + many("{}") + `]}}`,
+		"groups":       `"groups":[` + many(`""`) + `],"nonResourceAttributes":{"path":"/x","verb":"get"}`,
+	} {
+		body := fmt.Sprintf(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{%s}}`, spec)
+		runtime.GC()
+		stop, peak := make(chan struct{}), make(chan uint64, 1)
+		go func() { peak <- peakHeap(stop) }()
+		var group sync.WaitGroup
+		for range clients {
+			group.Go(func() { post(h, body) })
+		}
+		group.Wait()
+		close(stop)
+		if got, most := <-peak, uint64(4*webserver.DefaultBytes); got > most {
+			t.Errorf("%s: the heap grew to %d MiB, want at most %d", name, got>>20, most>>20)
+		}
+	}
+	if w := post(h, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"bob","groups":[`+
+		strings.Repeat(`"others",`, 1000)+`"devs"],"resourceAttributes":{"verb":"get","resource":"pods","namespace":"a",`+
+		`"labelSelector":{"requirements":[{"key":"a","operator":"Exists"}]}}}}`); w.Code != http.StatusOK ||
+		!strings.Contains(w.Body.String(), `"allowed":true`) {
+		t.Errorf("a review of 1001 groups: %d %s", w.Code, w.Body)
+	}
+}
+
+// peakHeap watches the heap until stop.
+func peakHeap(stop chan struct{}) (peak uint64) {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	for {
+		metrics.Read(sample)
+		peak = max(peak, sample[0].Value.Uint64())
+		select {
+		case <-stop:
+			return peak
+		default:
+			runtime.Gosched()
+		}
 	}
 }
 
