@@ -82,7 +82,7 @@ func runAgent(ctx context.Context, req agentRequest, streams Streams) error {
 	if file == "" {
 		file = req.bootstrap
 	}
-	config, err := kubeconfig(ctx, file, req.context)
+	config, err := verifiedKubeconfig(ctx, file, req.context)
 	if err != nil {
 		return err
 	}

@@ -128,10 +128,10 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 			"live owner may seem absent", sides[0]),
 			"set --etcd-quorum-read=true on that API server; see fusionctl explain FUS226")
 	}
-	if req.options.Legacy, err = kubeconfig(ctx, req.legacy, ""); err != nil {
+	if req.options.Legacy, err = verifiedKubeconfig(ctx, req.legacy, ""); err != nil {
 		return err
 	}
-	if req.options.Modern, err = kubeconfig(ctx, req.modern, ""); err != nil {
+	if req.options.Modern, err = verifiedKubeconfig(ctx, req.modern, ""); err != nil {
 		return err
 	}
 	if req.options.Webhook, err = req.webhook.webhook(ctx, p); err != nil {

@@ -216,11 +216,11 @@ func wantLegacy(p *plan.Runtime, file string) error {
 // bothConfigs are the configurations of the sides; nil for "".
 func bothConfigs(ctx context.Context, legacyFile, modernFile string) (legacy, modern *rest.Config, err error) {
 	if legacyFile != "" {
-		if legacy, err = kubeconfig(ctx, legacyFile, ""); err != nil {
+		if legacy, err = verifiedKubeconfig(ctx, legacyFile, ""); err != nil {
 			return nil, nil, err
 		}
 	}
-	modern, err = kubeconfig(ctx, modernFile, "")
+	modern, err = verifiedKubeconfig(ctx, modernFile, "")
 	return legacy, modern, err
 }
 

@@ -88,7 +88,7 @@ func runOperator(ctx context.Context, req operatorRequest, streams Streams) erro
 		o.Config, err = rest.InClusterConfig()
 		err = badInput(err, "--kubeconfig reaches a management cluster from elsewhere")
 	} else {
-		o.Config, err = kubeconfig(ctx, req.kubeconfig, req.context)
+		o.Config, err = verifiedKubeconfig(ctx, req.kubeconfig, req.context)
 	}
 	if err != nil {
 		return err
