@@ -3,6 +3,7 @@ package transition
 import (
 	"crypto/sha256"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -181,15 +182,29 @@ func (b *builder) budgets(c crossing, n *Node) {
 	b.add(Step{Phase: Nodes, Host: host, Title: "the disruption budgets of the pods of " + n.Name, Do: a})
 }
 
+// KubeletsByHand says why no transition changes the kubelets that are at the modern API server, so that people do;
+// "" where one does, or they stay what they are.
+func KubeletsByHand(was, is *plan.Plan) string {
+	a, b := was.ModernKubelet, is.ModernKubelet
+	switch {
+	case was.Legacy.Retired && (a == nil || b == nil || *a != *b || !reflect.DeepEqual(was.Nodes, is.Nodes)):
+		return "spec.kubelet.modern: with the legacy side retired kubelets are upgraded by hand, or by what upgrades " +
+			"those of any cluster: then set the version in FROM"
+	case a != nil && b != nil && a.Minor != b.Minor && len(was.Nodes)+len(is.Nodes) == 0:
+		return fmt.Sprintf("spec.kubelet.modern.version: %s and %s: a transition changes the kubelets of "+
+			"spec.kubelet.modern.nodes: list them, or upgrade them by hand and set the version in FROM", *a, *b)
+	}
+	return ""
+}
+
 // refuseNodes lists what stands against changing kubelets.
 func refuseNodes(from, to Setup) []string {
 	var reasons []string
 	was, is := from.Plan, to.Plan
-	if was != nil && is != nil && len(was.Nodes)+len(is.Nodes) == 0 && was.ModernKubelet != nil &&
-		is.ModernKubelet != nil && was.ModernKubelet.Minor != is.ModernKubelet.Minor {
-		reasons = append(reasons, fmt.Sprintf("spec.kubelet.modern.version: %s and %s: a transition changes the "+
-			"kubelets of spec.kubelet.modern.nodes: list them, or upgrade them by hand and set the version in FROM",
-			*was.ModernKubelet, *is.ModernKubelet))
+	if was != nil && is != nil && !was.Legacy.Retired {
+		if why := KubeletsByHand(was, is); why != "" {
+			reasons = append(reasons, why)
+		}
 	}
 	for _, s := range []Setup{from, to} {
 		if s.Plan == nil || s.Target != render.StaticPod {

@@ -142,10 +142,8 @@ func refuseRetire(from, to Setup) []string {
 
 // refuseAlone: what steps query of the legacy API server is not there any more.
 func refuseAlone(was, is *plan.Plan) []string {
-	if was.ModernKubelet == nil || is.ModernKubelet == nil || *was.ModernKubelet != *is.ModernKubelet ||
-		!reflect.DeepEqual(was.Nodes, is.Nodes) {
-		return []string{"spec.kubelet.modern: with the legacy side retired kubelets are upgraded by hand, or by what " +
-			"upgrades those of any cluster: then set the version in FROM"}
+	if why := KubeletsByHand(was, is); why != "" {
+		return []string{why}
 	}
 	return nil
 }
