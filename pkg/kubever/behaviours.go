@@ -150,7 +150,8 @@ const (
 	BehaviourFieldSubscriptsRefused
 	// BehaviourRequestsBounded: kube-apiserver takes requests of at most 3 MiB.
 	BehaviourRequestsBounded
-	// BehaviourServiceNamesStrict: kube-apiserver refuses Services whose names start with a digit.
+	// BehaviourServiceNamesStrict: kube-apiserver refuses Services whose names start with a digit, and Ingresses to
+	// them.
 	BehaviourServiceNamesStrict
 	// BehaviourAppArmorUnconfinedRefused: kube-apiserver refuses AppArmor annotations of pods that say unconfined.
 	BehaviourAppArmorUnconfinedRefused

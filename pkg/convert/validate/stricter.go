@@ -128,16 +128,47 @@ var strictnesses = []strictness{
 		kinds:     []string{"Service"},
 		behaviour: kubever.BehaviourServiceNamesStrict,
 		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
-			name := object.GetName()
-			if object.GetAPIVersion() != "v1" || name == "" || len(utilvalidation.IsDNS1123Label(name)) > 0 {
+			if object.GetAPIVersion() != "v1" {
 				return nil
 			}
-			for _, why := range utilvalidation.IsDNS1035Label(name) {
-				errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, why))
+			return startsWithDigit(object.GetName(), field.NewPath("metadata", "name"))
+		},
+	},
+	{
+		kinds:     []string{"Ingress"},
+		behaviour: kubever.BehaviourServiceNamesStrict,
+		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
+			name, whole := []string{"serviceName"}, "backend"
+			if object.GroupVersionKind().Version == "v1" {
+				name, whole = []string{"service", "name"}, "defaultBackend"
+			}
+			refused := func(backend any, at *field.Path) {
+				service, _, _ := unstructured.NestedString(fields(backend), name...)
+				errs = append(errs, startsWithDigit(service, at.Child(name[0], name[1:]...))...)
+			}
+			spec, at := fields(object.Object["spec"]), field.NewPath("spec")
+			refused(spec[whole], at.Child(whole))
+			for i, rule := range objectsIn(spec, "rules") {
+				for j, path := range objectsIn(fields(rule["http"]), "paths") {
+					paths := at.Child("rules").Index(i).Child("http", "paths")
+					refused(path["backend"], paths.Index(j).Child("backend"))
+				}
 			}
 			return errs
 		},
 	},
+}
+
+// startsWithDigit refuses the name of a Service that is a label of DNS, but not one of RFC 1035. What is none at all is
+// refused by 1.36 too.
+func startsWithDigit(name string, at *field.Path) (errs field.ErrorList) {
+	if name == "" || len(utilvalidation.IsDNS1123Label(name)) > 0 {
+		return nil
+	}
+	for _, why := range utilvalidation.IsDNS1035Label(name) {
+		errs = append(errs, field.Invalid(at, name, why))
+	}
+	return errs
 }
 
 // withoutV1beta1 refuses a list of versions of reviews that servers know none of: they send v1beta1. A list that is not

@@ -88,6 +88,32 @@ func TestNamesOfServices(t *testing.T) {
 			t.Errorf("a name with a digit first in %s: %v", minor, err)
 		}
 	}
+	for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
+		in := parse(t, "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\nspec: {defaultBackend: "+
+			"{service: {name: 1a, port: {number: 1}}}, rules: [{http: {paths: [{path: /, pathType: "+
+			"ImplementationSpecific, backend: {service: {name: a, port: {number: 1}}}}, {path: /b, pathType: "+
+			"ImplementationSpecific, backend: {service: {name: 1b, port: {number: 1}}}}]}}]}")
+		to := c.StandingIn(in.GroupVersionKind(), minor).Target
+		err := judged(c, in, to, minor)
+		var refused *RefusedError
+		errors.As(err, &refused)
+		var got, want []string
+		if refused != nil {
+			for _, err := range refused.Errors {
+				got = append(got, err.Field)
+			}
+		}
+		switch {
+		case minor >= 36:
+		case to.Version == "v1":
+			want = []string{"spec.defaultBackend.service.name", "spec.rules[0].http.paths[1].backend.service.name"}
+		default:
+			want = []string{"spec.backend.serviceName", "spec.rules[0].http.paths[1].backend.serviceName"}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("names of services with a digit first in an Ingress of %s: refused %q, want %q", minor, got, want)
+		}
+	}
 	custom := parse(t, "apiVersion: example.com/v1\nkind: Deployment\nmetadata: {name: a}\n"+
 		"spec: {template: {spec: {containers: [{env: [{name: 1}]}]}}}")
 	custom.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Deployment"})
