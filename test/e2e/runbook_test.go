@@ -140,13 +140,24 @@ func (f *nodesPair) installTools() {
 	}
 }
 
-// startLegacyUnits starts the control plane of testdata/legacy-MINOR.txtar as units of systemd, on several hosts, which
-// have images of more pods.
+// legacyFiles are the files of a control plane of the release as kubeadm writes them.
+func legacyFiles(t *testing.T, minor kubever.Minor) *txtar.Archive {
+	t.Helper()
+	like := minor
+	if minor > 15 && minor < 24 {
+		like = 24
+	}
+	text, err := os.ReadFile("testdata/legacy-" + like.String() + ".txtar")
+	must(t, err)
+	return txtar.Parse([]byte(strings.ReplaceAll(string(text), "v"+kubever.Release(like), "v"+kubever.Release(minor))))
+}
+
+// startLegacyUnits starts the control plane of legacyFiles as units of systemd, on several hosts, which have images of
+// more pods.
 func startLegacyUnits(t *testing.T, minor kubever.Minor, hosts int, images ...rig.Image) *nodesPair {
 	t.Helper()
 	f := &nodesPair{Rig: rig.New(t), t: t, program: sandboxed(t, fusionctlEnv)}
-	files, err := txtar.ParseFile("testdata/legacy-" + minor.String() + ".txtar")
-	must(t, err)
+	files := legacyFiles(t, minor)
 	var names, addresses, members, from []string
 	for i := range hosts {
 		names = append(names, fmt.Sprintf("cp-%d", i+1))
@@ -178,11 +189,13 @@ func startLegacyUnits(t *testing.T, minor kubever.Minor, hosts int, images ...ri
 	f.draft(addresses, append([]string{"--legacy", kubever.Release(minor), "--from"}, from...)...)
 	programs := map[string]string{}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		programs[name], err = rig.Binary(name, minor)
+		file, err := rig.Binary(name, minor)
 		must(t, err)
+		programs[name] = file
 	}
-	programs["etcd"], err = rig.Program("etcd")
+	etcd, err := rig.Program("etcd")
 	must(t, err)
+	programs["etcd"] = etcd
 	for i, name := range names {
 		n := f.StartMachine(name, append([]rig.Image{canary()}, images...)...)
 		f.nodes = append(f.nodes, n)

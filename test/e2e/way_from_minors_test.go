@@ -5,19 +5,30 @@ package e2e
 import (
 	"testing"
 
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// TestTheWayFrom124: a cluster of 1.24.17, whose API server serves most of what 1.36 does, goes the whole way to 1.36.3
-// alone, and back over every step. `make rig` builds 1.24 on request alone.
-func TestTheWayFrom124(t *testing.T) {
+// TestTheWayFromMinors: clusters of releases whose API servers serve more of what 1.36 does than that of 1.15 go the
+// whole way to 1.36.3 alone, and back over every step. `make rig` builds these releases on request alone.
+func TestTheWayFromMinors(t *testing.T) {
 	t.Parallel()
-	if _, err := rig.Binary("kubelet", 24); err != nil {
-		t.Skip(err)
+	for _, minor := range []kubever.Minor{20, 24} {
+		t.Run(minor.String(), func(t *testing.T) {
+			if _, err := rig.Binary("kubelet", minor); err != nil {
+				t.Skip(err)
+			}
+			t.Parallel()
+			wayFrom(t, minor)
+		})
 	}
+}
+
+func wayFrom(t *testing.T, minor kubever.Minor) {
+	t.Helper()
 	onNodes(t, func(t *testing.T) {
-		w := startWholeWay(t, 24, newWorkloads, "")
+		w := startWholeWay(t, minor, newWorkloads, "")
 		f := w.nodesPair
 		install := w.fuses()
 
@@ -38,7 +49,7 @@ func TestTheWayFrom124(t *testing.T) {
 		roles := w.plan("roles", w.handed, w.copied)
 		roles.run("apply")
 		over := w.plan("over", w.copied, w.over)
-		w.crosses(over, "apply", 24, 36)
+		w.crosses(over, "apply", minor, 36)
 		w.proxy(36, f.Modern)
 
 		retire := w.plan("retire", w.over, w.alone)
@@ -55,9 +66,10 @@ func TestTheWayFrom124(t *testing.T) {
 		w.addressed()
 		w.unretires(retire)
 		w.keepsAddresses()
-		w.comesBack(24, install, hand, roles, over)
-		provedOnNodes(t, "1.24.17", "1.36.3",
-			"a cluster of 1.24.17 becomes one of 1.36.3 alone by fusionctl transition and comes back over every step: "+
-				"no pod is lost, exactly the predicted containers restart, and the files are those of before")
+		w.comesBack(minor, install, hand, roles, over)
+		release := kubever.Release(minor)
+		provedOnNodes(t, release, "1.36.3",
+			"a cluster of "+release+" becomes one of 1.36.3 alone by fusionctl transition and comes back over every "+
+				"step: no pod is lost, exactly the predicted containers restart, and the files are those of before")
 	}, fusionctlEnv, reconcilerEnv)
 }
