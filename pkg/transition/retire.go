@@ -308,6 +308,9 @@ func (b *builder) legacyGone() {
 	b.add(Step{Phase: Stop, Host: host, Title: "the stores are those of the modern side alone",
 		Do:   &Action{Kind: RunChecks, Before: []Check{b.left(), storesCheck(p, b.from.Plan)}},
 		Undo: &Action{Kind: RunChecks, Before: []Check{b.readableByLegacy()}}})
+	if r := rewriteForLegacy(b.from.Plan, p); r != nil { // while nothing writes them any more
+		b.add(Step{Phase: Stop, Host: host, Title: r.changes(), Undo: &Action{Kind: RewriteObjects, Rewrite: r}})
+	}
 	clear := &Action{Kind: ClearEndpoints, Masters: masters(p)}
 	b.add(Step{Phase: Stop, Host: host, Title: clear.changes(), Do: clear, Undo: clear})
 }
@@ -315,8 +318,18 @@ func (b *builder) legacyGone() {
 // readableByLegacy is the check before the legacy side comes back.
 func (b *builder) readableByLegacy() Check {
 	c := storesCheck(b.from.Plan, b.to.Plan)
-	c.Hint = "the legacy side cannot come back while these are there: rewrite or delete them through the modern API " +
-		"server"
+	c.Hint = "the legacy side cannot come back while these are there: delete them, or write them again without what " +
+		"is named, through the modern API server"
+	return c
+}
+
+// mayBeReadByLegacy is readableByLegacy while the modern side still acts for everything: what is written again on the
+// way back is in no one's way, and its controllers would store it as they did.
+func (b *builder) mayBeReadByLegacy() Check {
+	c := b.readableByLegacy()
+	if r := rewriteForLegacy(b.from.Plan, b.to.Plan); r != nil {
+		c.Kind, c.Rewrite = MayRewrite, r
+	}
 	return c
 }
 
@@ -468,6 +481,6 @@ func (b *builder) wayBackOfLegacy() {
 	if b.retires() {
 		b.add(Step{Phase: Tidy, Host: b.to.Plan.Hosts[0].Name,
 			Title: "on the way back: the legacy side can read what " +
-				"is stored", Undo: &Action{Kind: RunChecks, Before: []Check{b.readableByLegacy()}}})
+				"is stored", Undo: &Action{Kind: RunChecks, Before: []Check{b.mayBeReadByLegacy()}}})
 	}
 }

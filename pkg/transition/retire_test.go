@@ -133,8 +133,15 @@ func TestTheLegacySideEndsBeforeOthersActForIt(t *testing.T) {
 			t.Errorf("%s: the stores are read as %+v", target, tr.Steps[again])
 		}
 		last := tr.Steps[len(tr.Steps)-1]
-		if last.Do != nil || !checks(last.Undo, StoresAgree) {
+		if last.Do != nil || !checks(last.Undo, MayRewrite) {
 			t.Errorf("%s: the way back begins with %+v", target, last)
+		}
+		written := position(t, &tr, "writes objects again", func(s Step) bool {
+			return s.Do == nil && s.Undo.Kind == RewriteObjects
+		})
+		if written < again || written > server {
+			t.Errorf("%s: on the way back objects are written again in step %d: want it before the stores are looked at, "+
+				"%d, and after the modern API server serves beside the legacy one, %d", target, written, again, server)
 		}
 		for _, s := range tr.Steps[:person] {
 			if s.Do != nil && s.Do.Kind == ByHand {
@@ -286,5 +293,36 @@ func TestWhatTheLegacySideMayHave(t *testing.T) {
 	}
 	if !slices.ContainsFunc(left.Boot, func(k pair.BootKey) bool { return k.Side == pair.Legacy }) {
 		t.Errorf("what API servers write by themselves is %+v", left.Boot)
+	}
+}
+
+// TestWhatTheModernSideStoredAloneIsRead: on the way back from retirement what its controllers and users store in
+// versions that the legacy side does not know is written again in those that both sides know, and nothing else is.
+func TestWhatTheModernSideStoredAloneIsRead(t *testing.T) {
+	const unread = "discovery.k8s.io/v1beta1"
+	for version, want := range map[string][]string{"1.6.13": {"networkpolicies"},
+		"1.15.12": {"csidrivers", "runtimeclasses"},
+		"1.18.19": {"endpointslices", "runtimeclasses"}, "1.20.15": {"endpointslices"}, "1.24.17": nil} {
+		text := strings.Replace(example(t, splitExample), "1.15.12", version, -1)
+		text = strings.Replace(text, "\nspec:\n", "\nspec:\n  handedOver: ["+strings.Join(rbacResources(), ", ")+"]\n", 1)
+		text = strings.Replace(text, "  kubelet: {", "  kubelet: {modern: {}, ", 1)
+		p := planOf(t, splitExample, text)
+		r := rewriteForLegacy(p, planOf(t, splitExample, retired(text)))
+		var got []string
+		if r != nil {
+			for _, row := range r.Resources {
+				got = append(got, row.Key)
+				if row.Key == "endpointslices" && (row.Store != "core" || !slices.Equal(row.To, []string{unread})) {
+					t.Errorf("%s: %+v", version, row)
+				}
+			}
+			if err := r.validate(); err != nil {
+				t.Error(err)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("of what 1.36 stores %s does not read %v, want %v", version, got, want)
+		}
 	}
 }

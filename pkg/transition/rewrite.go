@@ -133,6 +133,35 @@ func (r *Rewrite) unread(reads, wrote *plan.Plan, side pair.Side) {
 	}
 }
 
+// rewriteForLegacy is what the legacy side of a plan does not read of what the modern side, alone, has stored in its
+// place: controllers of 1.36 store EndpointSlices as discovery.k8s.io/v1, of which 1.20 knows v1beta1. It is nil for
+// nothing.
+func rewriteForLegacy(reads, alone *plan.Plan) *Rewrite {
+	r := &Rewrite{Prefix: reads.Prefix, Version: reads.Legacy.Version.String()}
+	for i := range reads.Resources {
+		row := &reads.Resources[i]
+		store, other := row.Legacy.Store, alone.Resource(row.Key)
+		if store == "" || row.Pseudo || row.Kind == "" || other == nil || other.Modern.Store != store ||
+			len(row.Legacy.Serves) == 0 || other.Modern.StoredAs == "" || row.Legacy.Reads(other.Modern.StoredAs) {
+			continue
+		}
+		add := Rewritten{Key: row.Key, Kind: row.Kind, Store: store}
+		for _, v := range append([]string{row.Legacy.StoredAs}, row.Legacy.Decodes...) {
+			if row.Legacy.Reads(v) && row.Modern.Reads(v) && !slices.Contains(add.Reads, v) {
+				add.Reads = append(add.Reads, v)
+			}
+		}
+		if add.To = add.Reads; len(add.To) > 0 {
+			r.Resources = append(r.Resources, add)
+			r.store(reads, store)
+		}
+	}
+	if len(r.Resources) == 0 {
+		return nil
+	}
+	return r
+}
+
 func (r *Rewrite) store(p *plan.Plan, name string) {
 	if !slices.ContainsFunc(r.Stores, func(s plan.Store) bool { return s.Name == name }) {
 		r.Stores = append(r.Stores, *p.Store(name))
