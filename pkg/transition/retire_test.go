@@ -140,8 +140,9 @@ func TestTheLegacySideEndsBeforeOthersActForIt(t *testing.T) {
 			return s.Do == nil && s.Undo.Kind == RewriteObjects
 		})
 		if written < again || written > server {
-			t.Errorf("%s: on the way back objects are written again in step %d: want it before the stores are looked at, "+
-				"%d, and after the modern API server serves beside the legacy one, %d", target, written, again, server)
+			t.Errorf("%s: on the way back objects are written again in step %d: want it before the stores are "+
+				"looked at, %d, and after the modern API server serves beside the legacy one, %d", target, written,
+				again, server)
 		}
 		for _, s := range tr.Steps[:person] {
 			if s.Do != nil && s.Do.Kind == ByHand {
@@ -304,7 +305,8 @@ func TestWhatTheModernSideStoredAloneIsRead(t *testing.T) {
 		"1.15.12": {"csidrivers", "runtimeclasses"},
 		"1.18.19": {"endpointslices", "runtimeclasses"}, "1.20.15": {"endpointslices"}, "1.24.17": nil} {
 		text := strings.Replace(example(t, splitExample), "1.15.12", version, -1)
-		text = strings.Replace(text, "\nspec:\n", "\nspec:\n  handedOver: ["+strings.Join(rbacResources(), ", ")+"]\n", 1)
+		roles := "  handedOver: [" + strings.Join(rbacResources(), ", ") + "]\n"
+		text = strings.Replace(text, "\nspec:\n", "\nspec:\n"+roles, 1)
 		text = strings.Replace(text, "  kubelet: {", "  kubelet: {modern: {}, ", 1)
 		p := planOf(t, splitExample, text)
 		r := rewriteForLegacy(p, planOf(t, splitExample, retired(text)))
