@@ -73,7 +73,7 @@ func (b *builder) absent(asked *discovery.Resource) *Row {
 	as := map[pair.Side]*discovery.Resource{}
 	for _, side := range pair.Sides() {
 		served := b.sources.Of(side)
-		if served.Failure(stored.Groups...) != nil {
+		if b.failure(side, stored.Groups...) != nil {
 			return nil
 		}
 		found, err := b.converted(side, asked)

@@ -20,6 +20,7 @@ func Alone(name pair.Side, result *discovery.Result, conversions Conversions) *T
 
 func alone(name pair.Side, called string, result *discovery.Result, conversions Conversions) *Table {
 	b := builder{sources: Sources{Modern: Served{Result: result}, Conversions: conversions},
+		lists:   map[pair.Side]*lists{name: listsOf(result)},
 		servers: map[pair.Side]*negotiate.Server{name: negotiate.Of(called, result)}}
 	t := newTable()
 	for _, r := range result.Resources {

@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -38,6 +39,38 @@ func TestManyVersions(t *testing.T) {
 		if one := d.Group(group.Name); fmt.Sprint(one.Versions, one.PreferredVersion) !=
 			fmt.Sprint(group.Versions, group.PreferredVersion) {
 			t.Errorf("%s by itself is another one", group.Name)
+		}
+	}
+}
+
+// TestManyResources: whoever may define custom resources, or an extension API server, decides how many there are, and
+// the table is computed whenever one of them changes.
+func TestManyResources(t *testing.T) {
+	const many = 9000
+	p := planOf(t, "1.15", "1.36")
+	facts := Facts(p)
+	for name, gv := range map[string]func(i int) schema.GroupVersion{
+		"of one version": func(int) schema.GroupVersion { return schema.GroupVersion{Group: "a.com", Version: "v1"} },
+		"of many groups": func(i int) schema.GroupVersion {
+			return schema.GroupVersion{Group: fmt.Sprint("g", i), Version: "v1"}
+		},
+	} {
+		var list []discovery.Resource
+		failed := map[schema.GroupVersion]error{}
+		for i := range many {
+			list = append(list, discovery.Resource{GroupVersion: gv(i), Name: fmt.Sprint("pizzas", i),
+				Kind: fmt.Sprint("Pizza", i), Namespaced: true})
+			failed[schema.GroupVersion{Group: fmt.Sprint("failed", i), Version: "v1"}] = errors.New("timed out")
+		}
+		for what, sources := range map[string]Sources{
+			"both":   {Legacy: served(facts.Legacy, list...), Modern: served(facts.Modern, list...)},
+			"legacy": {Legacy: served(facts.Legacy, list...), Modern: served(facts.Modern)},
+		} {
+			sources.Legacy.Failed, sources.Modern.Failed = failed, failed
+			sources.Equivalents = func(schema.GroupVersionKind) []schema.GroupVersionKind { return nil }
+			if took := cputest.Thread(t, func() { New(p, sources) }); took > time.Second/2 {
+				t.Errorf("%s, %s: the table took %v", name, what, took)
+			}
 		}
 	}
 }

@@ -168,8 +168,9 @@ func New(p *plan.Runtime, s Sources) *Table {
 		return alone(pair.Modern, "the modern side", s.Modern.Result, s.Conversions)
 	}
 	b := builder{plan: p, sources: s, stored: map[schema.GroupResource]*pair.Resource{},
-		servers: map[pair.Side]*negotiate.Server{}}
+		lists: map[pair.Side]*lists{}, servers: map[pair.Side]*negotiate.Server{}}
 	for _, side := range pair.Sides() {
+		b.lists[side] = listsOf(s.Of(side).Result)
 		b.servers[side] = negotiate.Of("the "+string(side)+" side", s.Of(side).Result)
 	}
 	for i := range p.Resources {
@@ -237,17 +238,18 @@ type builder struct {
 	plan    *plan.Runtime
 	sources Sources
 	stored  map[schema.GroupResource]*pair.Resource
+	lists   map[pair.Side]*lists
 	servers map[pair.Side]*negotiate.Server
 }
 
 // find is the resource as the side serves it; nil when it does not.
 func (b *builder) find(side pair.Side, gvr schema.GroupVersionResource) *discovery.Resource {
-	list := b.sources.Of(side).Resources
-	i := slices.IndexFunc(list, func(r discovery.Resource) bool { return r.GroupVersionResource() == gvr })
-	if i < 0 {
-		return nil
-	}
-	return &list[i]
+	return b.lists[side].served[gvr]
+}
+
+// failure is why not all versions of the groups are known on the side; nil when they are.
+func (b *builder) failure(side pair.Side, groups ...string) error {
+	return b.lists[side].failure(groups)
 }
 
 // converted is the resource of the side that objects of asked are converted to and from; nil where there is none.
@@ -270,8 +272,8 @@ func (b *builder) converted(side pair.Side, asked *discovery.Resource) (*discove
 
 // serves reports whether the side serves the objects in any version of the groups.
 func (b *builder) serves(side pair.Side, name string, groups ...string) bool {
-	return slices.ContainsFunc(b.sources.Of(side).Resources, func(r discovery.Resource) bool {
-		return r.Name == name && slices.Contains(groups, r.Group)
+	return slices.ContainsFunc(groups, func(group string) bool {
+		return b.lists[side].named[schema.GroupResource{Group: group, Resource: name}]
 	})
 }
 
@@ -370,14 +372,14 @@ func (b *builder) apart(at map[pair.Side]*discovery.Resource, owner pair.Owner, 
 		switch side := pair.Side(owner); {
 		case at[side] != nil:
 			return b.one(at, side, fmt.Sprintf("%s has it on the %s side", says, side))
-		case b.sources.Of(side).Failure(groups...) != nil:
+		case b.failure(side, groups...) != nil:
 			return b.silent(at, side, groups)
 		default:
 			return b.oneConverted(at, side, fmt.Sprintf("%s has it on the %s side", says, side))
 		}
 	}
 	for _, side := range pair.Sides() {
-		if b.sources.Of(side).Failure(groups...) != nil {
+		if b.failure(side, groups...) != nil {
 			return b.silent(at, side, groups)
 		}
 	}
@@ -439,7 +441,7 @@ func (b *builder) oneSide(at map[pair.Side]*discovery.Resource, why string) Row 
 	if at[pair.Modern] != nil {
 		return b.one(at, pair.Modern, why)
 	}
-	if group := at[pair.Legacy].Group; b.sources.Modern.Failure(group) != nil {
+	if group := at[pair.Legacy].Group; b.failure(pair.Modern, group) != nil {
 		return b.silent(at, pair.Modern, []string{group})
 	}
 	return b.one(at, pair.Legacy, why+", and only the legacy side serves this version")
@@ -449,7 +451,7 @@ func (b *builder) oneSide(at map[pair.Side]*discovery.Resource, why string) Row 
 func (b *builder) extension(at map[pair.Side]*discovery.Resource, gvr schema.GroupVersionResource) Row {
 	for _, side := range pair.Sides() {
 		// A server that is silent may have custom resources, or be another than the one that answers.
-		if at[side] == nil && b.sources.Of(side).Failure(gvr.Group) != nil {
+		if at[side] == nil && b.failure(side, gvr.Group) != nil {
 			return b.silent(at, side, []string{gvr.Group})
 		}
 	}
@@ -471,7 +473,7 @@ func (b *builder) one(at map[pair.Side]*discovery.Resource, side pair.Side, why 
 // silent is the row while discovery of the groups failed on a side.
 func (b *builder) silent(at map[pair.Side]*discovery.Resource, side pair.Side, groups []string) Row {
 	return b.nothing(at, Unknown, fmt.Sprintf("discovery of this group failed on the %s side: %v", side,
-		b.sources.Of(side).Failure(groups...)))
+		b.failure(side, groups...)))
 }
 
 func (b *builder) nothing(at map[pair.Side]*discovery.Resource, way Way, why string) Row {
