@@ -235,7 +235,7 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *excha
 		if _, err := accept(r, false, false); err != nil {
 			return err
 		}
-		if err := memory.Grow(r.Context(), documentBytes); err != nil {
+		if err := memory.Grow(r.Context(), weigh(rows)); err != nil {
 			return unread(err)
 		}
 		return serveDocument(w, r, g.openAPI3Of(gv, rows), jsonType)
@@ -288,7 +288,7 @@ func (g *Gateway) serveMore3(w http.ResponseWriter, r *http.Request, c *exchange
 		return answered{a}
 	}
 	const copies = 2 // in parts, and written again
-	if err := memory.Grow(r.Context(), copies*int64(len(a.body))+documentBytes); err != nil {
+	if err := memory.Grow(r.Context(), copies*int64(len(a.body))+weigh(rows)); err != nil {
 		return unread(err)
 	}
 	document, err := added(a.body, g.openAPI3Of(rows[0].GroupVersion, rows), "paths", "components", "schemas")

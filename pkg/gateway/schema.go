@@ -154,8 +154,45 @@ func (v *view) beyond(name pair.Side, gv schema.GroupVersion) []*routes.Row {
 	})
 }
 
-// documentBytes is what a document takes that is made here, as values and as text.
-const documentBytes = 32 << 20
+// weigh is what a document of the rows takes that is made here, as values and as text, by an upper estimate.
+func weigh(rows []*routes.Row) int64 {
+	const (
+		base     = 64 << 10
+		row      = 32 << 10 // its operations
+		property = 2 << 10  // two maps, with their text
+		copies   = 4        // of a description: escaped, in a buffer that grows
+	)
+	total := int64(base)
+	seen := map[reflect.Type]bool{}
+	var add func(reflect.Type)
+	add = func(t reflect.Type) {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+			t = t.Elem()
+			total += property // an array of arrays is a map more
+		}
+		if t.Kind() != reflect.Struct || seen[t] {
+			return
+		}
+		seen[t] = true
+		total += property
+		for _, text := range docOf(t) {
+			total += copies * int64(len(text))
+		}
+		for i := range t.NumField() {
+			total += property
+			if field := t.Field(i); field.IsExported() {
+				add(field.Type)
+			}
+		}
+	}
+	for _, r := range rows {
+		total += row
+		if t, ok := described(r.GroupVersion.WithKind(r.Kind)); ok {
+			add(t)
+		}
+	}
+	return total
+}
 
 // tagOf is another one for another document of the rows.
 func (g *Gateway) tagOf(rows []*routes.Row) string {

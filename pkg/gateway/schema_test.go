@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -10,6 +11,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/kubefusion/fusionctl/pkg/discovery"
+	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 )
 
 // A version that the gateway serves and no side describes has a document of OpenAPI v3, by which kubectl explains it.
@@ -176,6 +180,37 @@ func TestEveryKindIsDescribed(t *testing.T) {
 		"io.k8s.apimachinery.pkg.util.intstr.IntOrString": "int-or-string"} {
 		if got := s.made[name]["format"]; got != want || s.made[name]["type"] != "string" {
 			t.Errorf("%s is %v", name, s.made[name])
+		}
+	}
+}
+
+// TestDocumentsAreWeighed: what is reserved for a document is what it takes, so that a small one does not wait for the
+// memory of large ones.
+func TestDocumentsAreWeighed(t *testing.T) {
+	g := &Gateway{}
+	for _, tc := range []struct {
+		gvk    schema.GroupVersionKind
+		atMost int64
+	}{
+		{schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "IngressClass"}, 1 << 20},
+		{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, 32 << 20},
+	} {
+		rows := []*routes.Row{{Resource: discovery.Resource{GroupVersion: tc.gvk.GroupVersion(), Name: "things",
+			Kind: tc.gvk.Kind, Namespaced: true, Verbs: []string{"get", "list", "create", "update", "patch", "delete"}}}}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		document := g.openAPI3Of(tc.gvk.GroupVersion(), rows)
+		text, err := json.Marshal(document)
+		runtime.ReadMemStats(&after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.KeepAlive(document)
+		took, weight := int64(after.TotalAlloc-before.TotalAlloc), weigh(rows)
+		t.Logf("%s: %d bytes of text, %d allocated, %d reserved", tc.gvk.Kind, len(text), took, weight)
+		if weight < took || weight > tc.atMost {
+			t.Errorf("%s: %d bytes are reserved; it took %d, and at most %d are wanted", tc.gvk.Kind, weight, took,
+				tc.atMost)
 		}
 	}
 }
