@@ -324,7 +324,7 @@ func (c *call) carried(current, changed map[string]any) (map[string]any, error) 
 		return nil, fmt.Errorf("%s: converting the object: %w", c.request(), err)
 	}
 	var m carrier
-	merged := m.objects(current, back, changed, "")
+	merged, _, _ := m.objects(current, back, changed, nil)
 	return merged, c.lost(c.answer.Asked, c.answer.As, changed, m.losses)
 }
 
@@ -333,7 +333,7 @@ func (c *call) carried(current, changed map[string]any) (map[string]any, error) 
 // part, and that it changed, is a loss.
 func Carry(current, seen, changed map[string]any) (merged map[string]any, losses []convert.Loss) {
 	var m carrier
-	merged = m.objects(current, seen, changed, "")
+	merged, _, _ = m.objects(current, seen, changed, nil)
 	return merged, m.losses
 }
 
@@ -341,47 +341,76 @@ func Carry(current, seen, changed map[string]any) (merged map[string]any, losses
 // that.
 type carrier struct{ losses []convert.Loss }
 
-func (m *carrier) objects(current, seen, changed map[string]any, path string) map[string]any {
-	merged := map[string]any{}
+// place is where something is in an object. It becomes text where there is something to say about it alone: the text of
+// each would cost the depth of the object each time.
+type place struct {
+	within *place
+	key    string
+}
+
+func (p *place) String() string {
+	var keys []string
+	for ; p != nil; p = p.within {
+		keys = append(keys, p.key)
+	}
+	slices.Reverse(keys)
+	return strings.Join(keys, ".")
+}
+
+// objects also says what decides about the object that these are in: whether the program changed nothing, and whether
+// it saw everything. Comparing before each merge would cost the size of what is below at each depth.
+func (m *carrier) objects(current, seen, changed map[string]any, at *place) (merged map[string]any, same, whole bool) {
+	merged = map[string]any{}
+	same, whole = len(seen) == len(changed) && (seen == nil) == (changed == nil),
+		len(seen) == len(current) && (seen == nil) == (current == nil)
 	for key, value := range current {
 		saw, wasSeen := seen[key]
 		now, remains := changed[key]
-		at := strings.TrimPrefix(path+"."+key, ".")
+		same, whole = same && wasSeen == remains, whole && wasSeen
 		switch {
 		case !wasSeen && !remains:
 			merged[key] = value // never seen, so not removed
 		case remains && wasSeen:
-			merged[key] = m.value(value, saw, now, at)
+			var unchanged, shown bool
+			merged[key], unchanged, shown = m.value(value, saw, now, &place{at, key})
+			same, whole = same && unchanged, whole && shown
 		case remains:
 			merged[key] = now
+		default: // removed, of which the object around asks whether all was seen
+			whole = whole && reflect.DeepEqual(value, saw)
 		}
 	}
 	for key, now := range changed {
 		if _, ok := current[key]; !ok {
 			merged[key] = now
+			saw, wasSeen := seen[key]
+			same = same && wasSeen && reflect.DeepEqual(saw, now)
 		}
 	}
-	return merged
+	return merged, same, whole
 }
 
-func (m *carrier) value(current, seen, changed any, path string) any {
-	if reflect.DeepEqual(seen, changed) {
-		return current
-	}
-	if reflect.DeepEqual(current, seen) {
-		return changed
-	}
+func (m *carrier) value(current, seen, changed any, at *place) (merged any, same, whole bool) {
 	currents, ok := current.(map[string]any)
 	seens, seenOK := seen.(map[string]any)
 	changes, changedOK := changed.(map[string]any)
 	if ok && seenOK && changedOK {
-		return m.objects(currents, seens, changes, path)
+		merged, same, whole = m.objects(currents, seens, changes, at)
+	} else {
+		same, whole = reflect.DeepEqual(seen, changed), reflect.DeepEqual(current, seen)
+		merged = changed
+		if _, isList := current.([]any); isList && !same && !whole {
+			m.losses = append(m.losses, convert.Loss{Path: at.String(), Value: current, Meaning: "the list was changed, and " +
+				"the asked version does not show all of it"})
+		}
 	}
-	if _, isList := current.([]any); isList {
-		m.losses = append(m.losses, convert.Loss{Path: path, Value: current, Meaning: "the list was changed, and the " +
-			"asked version does not show all of it"})
+	switch {
+	case same:
+		return current, same, whole
+	case whole:
+		return changed, same, whole
 	}
-	return changed
+	return merged, same, whole
 }
 
 // patch carries out a patch by reading the object, patching it in the asked version, and writing it: as the server does
