@@ -196,7 +196,8 @@ func TestDocumentsAreWeighed(t *testing.T) {
 		{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, 32 << 20},
 	} {
 		rows := []*routes.Row{{Resource: discovery.Resource{GroupVersion: tc.gvk.GroupVersion(), Name: "things",
-			Kind: tc.gvk.Kind, Namespaced: true, Verbs: []string{"get", "list", "create", "update", "patch", "delete"}}}}
+			Kind: tc.gvk.Kind, Namespaced: true,
+			Verbs: []string{"get", "list", "create", "update", "patch", "delete"}}}}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		document := g.openAPI3Of(tc.gvk.GroupVersion(), rows)

@@ -78,8 +78,8 @@ func TestCarryIsComparing(t *testing.T) {
 		got, losses := Carry(current, seen, changed)
 		want, wanted := comparing(current, seen, changed, "")
 		if !reflect.DeepEqual(got, want) || len(losses) != len(wanted) {
-			t.Fatalf("of %v, %v, %v: %v with %d losses, want %v with %d", current, seen, changed, got, len(losses), want,
-				len(wanted))
+			t.Fatalf("of %v, %v, %v: %v with %d losses, want %v with %d", current, seen, changed, got, len(losses),
+				want, len(wanted))
 		}
 		for _, loss := range losses {
 			if !wanted[loss.Path] {

@@ -400,8 +400,8 @@ func (m *carrier) value(current, seen, changed any, at *place) (merged any, same
 		same, whole = reflect.DeepEqual(seen, changed), reflect.DeepEqual(current, seen)
 		merged = changed
 		if _, isList := current.([]any); isList && !same && !whole {
-			m.losses = append(m.losses, convert.Loss{Path: at.String(), Value: current, Meaning: "the list was changed, and " +
-				"the asked version does not show all of it"})
+			m.losses = append(m.losses, convert.Loss{Path: at.String(), Value: current, Meaning: "the list was " +
+				"changed, and the asked version does not show all of it"})
 		}
 	}
 	switch {
