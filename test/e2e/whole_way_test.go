@@ -267,8 +267,11 @@ func startWholeWay(t *testing.T, minor kubever.Minor, resources, more string) *w
 	}
 	// Some releases between 1.15 and 1.24 know of these, and not in the version in which 1.36 stores them.
 	unread := edit(string(text), ", discovery.k8s.io, ", ", ")
-	unread = edit(unread, "apiGroups: [storage.k8s.io], resources: [csistoragecapacities]",
-		"apiGroups: [storage.k8s.io], resources: [volumeattachments]")
+	for line := range strings.Lines(unread) {
+		if strings.Contains(line, "csistoragecapacities") {
+			unread = edit(unread, line, "")
+		}
+	}
 	fused := edit(unread, few, `apiGroups: [apps, batch, autoscaling, policy], resources: ["*"]`)
 	fused = edit(fused, "\n  access:\n", "\n  access:\n"+operatorAccess)
 	kubelet := "kubelet: {version: " + kubever.Release(minor)
