@@ -293,6 +293,9 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	if err := checkPath(r); err != nil {
 		return err
 	}
+	if err := checkConnection(r); err != nil {
+		return err
+	}
 	switch r.URL.Path {
 	case "/healthz", "/livez":
 		t.route = "health"

@@ -49,6 +49,22 @@ func checkPath(r *http.Request) error {
 	return nil
 }
 
+// ofConnections are headers that a connection may name: they are of the connection, and none says what is asked.
+var ofConnections = []string{"Upgrade", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Http2-Settings"}
+
+// checkConnection refuses a request whose header Connection names others of its headers. A proxy takes these out, so
+// that a side would be asked for something else than the gateway decides by and records: by another user, for one.
+func checkConnection(r *http.Request) error {
+	for name := range strings.SplitSeq(strings.Join(r.Header.Values("Connection"), ","), ",") {
+		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+		if _, has := r.Header[name]; has && !slices.Contains(ofConnections, name) {
+			return badRequest("the header Connection names %s, which would not reach the side; leave it out of "+
+				"Connection", name)
+		}
+	}
+	return nil
+}
+
 // foreignFrom is the index of the first segment that belongs to a proxied program; the number of segments where there
 // is none. Segments are unescaped, and read as request infos
 // read them; checkPath refuses those before it in which a slash was escaped.
