@@ -95,8 +95,8 @@ func renewal(s *certificates.CertificateSigningRequestSpec) (plane, host string,
 	if slices.ContainsFunc(s.Usages, func(u certificates.KeyUsage) bool { return !slices.Contains(allowed, u) }) {
 		return "", "", false
 	}
-	// Servers before 1.22 keep no time, and give what their signer gives.
-	if life := s.ExpirationSeconds; life != nil && time.Duration(*life)*time.Second > api.AgentCertificateLife {
+	// Without a time the signer gives what it gives to all, mostly a year.
+	if life := s.ExpirationSeconds; life == nil || time.Duration(*life)*time.Second > api.AgentCertificateLife {
 		return "", "", false
 	}
 	block, rest := pem.Decode(s.Request)

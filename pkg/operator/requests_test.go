@@ -33,7 +33,7 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 		wanted     x509.CertificateRequest
 		denied     bool
 	}
-	lives := map[string]time.Duration{"its own": api.AgentCertificateLife, "for a year": 365 * 24 * time.Hour}
+	lives := map[string]time.Duration{"for a year": 365 * 24 * time.Hour, "for no time": 0}
 	subject := func(name string, groups ...string) x509.CertificateRequest {
 		return x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: groups}}
 	}
@@ -70,6 +70,7 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 		"of a control plane that is gone": {request{gone, signer, client, subject(gone, api.AgentGroup), false}, false,
 			true},
 		"for a year":     {request{user, signer, client, subject(user, api.AgentGroup), false}, false, false},
+		"for no time":    {request{user, signer, client, subject(user, api.AgentGroup), false}, false, false},
 		"denied already": {request{user, signer, client, subject(user, api.AgentGroup), true}, false, false},
 		"more than one colon": {request{user + ":x", signer, client, subject(user+":x", api.AgentGroup), false}, false,
 			false},
@@ -90,8 +91,11 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 			Spec: certificates.CertificateSigningRequestSpec{Username: test.by, SignerName: test.signer,
 				Usages:  test.usages,
 				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
-		if life, ok := lives[name]; ok {
-			seconds := int32(life.Seconds())
+		life, ok := lives[name]
+		if !ok {
+			life = api.AgentCertificateLife
+		}
+		if seconds := int32(life.Seconds()); seconds > 0 {
 			csr.Spec.ExpirationSeconds = &seconds
 		}
 		if test.denied {
