@@ -32,8 +32,8 @@ func (x *fixture) raw(method, path, body string, headers ...string) int {
 	return response.StatusCode
 }
 
-// TestHeadersThatConnectionTakes: a header that Connection names reaches no side. The gateway would record another user,
-// or no body, of what the side does, so that it refuses the request.
+// TestHeadersThatConnectionTakes: a header that Connection names reaches no side. The gateway would record another
+// user, or no body, of what the side does, so that it refuses the request.
 func TestHeadersThatConnectionTakes(t *testing.T) {
 	const path = "/api/v1/namespaces/a/pods"
 	const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"}}`
@@ -71,7 +71,8 @@ func TestHeadersThatConnectionTakes(t *testing.T) {
 	}
 	for _, fine := range []string{"Connection: keep-alive", "Connection: close, Impersonate-User",
 		"TE: trailers\r\nConnection: TE"} {
-		if code := x.raw(http.MethodPost, path, pod, "Content-Type: application/json", fine); code != http.StatusCreated {
+		code := x.raw(http.MethodPost, path, pod, "Content-Type: application/json", fine)
+		if code != http.StatusCreated {
 			t.Errorf("%s: %d, want 201", fine, code)
 		}
 	}
