@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -140,13 +141,13 @@ func (f *nodesPair) installTools() {
 	}
 }
 
+// kubeadmOf is whose files of kubeadm those of a release are like, where it has none of its own in testdata.
+var kubeadmOf = map[kubever.Minor]kubever.Minor{20: 24}
+
 // legacyFiles are the files of a control plane of the release as kubeadm writes them.
 func legacyFiles(t *testing.T, minor kubever.Minor) *txtar.Archive {
 	t.Helper()
-	like := minor
-	if minor > 15 && minor < 24 {
-		like = 24
-	}
+	like := cmp.Or(kubeadmOf[minor], minor)
 	text, err := os.ReadFile("testdata/legacy-" + like.String() + ".txtar")
 	must(t, err)
 	return txtar.Parse([]byte(strings.ReplaceAll(string(text), "v"+kubever.Release(like), "v"+kubever.Release(minor))))

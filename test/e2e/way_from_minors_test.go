@@ -25,6 +25,7 @@ func TestTheWayFromMinors(t *testing.T) {
 	}
 }
 
+// wayFrom goes the whole way, killed once, without the turns of TestTheWholeWay.
 func wayFrom(t *testing.T, minor kubever.Minor) {
 	t.Helper()
 	onNodes(t, func(t *testing.T) {

@@ -266,13 +266,13 @@ func startWholeWay(t *testing.T, minor kubever.Minor, resources, more string) *w
 		return strings.Replace(text, old, new, 1)
 	}
 	// Some releases between 1.15 and 1.24 know of these, and not in the version in which 1.36 stores them.
-	unread := edit(string(text), ", discovery.k8s.io, ", ", ")
-	for line := range strings.Lines(unread) {
+	readable := edit(string(text), ", discovery.k8s.io, ", ", ")
+	for line := range strings.Lines(readable) {
 		if strings.Contains(line, "csistoragecapacities") {
-			unread = edit(unread, line, "")
+			readable = edit(readable, line, "")
 		}
 	}
-	fused := edit(unread, few, `apiGroups: [apps, batch, autoscaling, policy], resources: ["*"]`)
+	fused := edit(readable, few, `apiGroups: [apps, batch, autoscaling, policy], resources: ["*"]`)
 	fused = edit(fused, "\n  access:\n", "\n  access:\n"+operatorAccess)
 	kubelet := "kubelet: {version: " + kubever.Release(minor)
 	fused = edit(fused, kubelet+"}", kubelet+", modern: {}}")

@@ -199,8 +199,8 @@ func (w *way) modernUp(to kubever.Version) error {
 		if w.hasImages[pair.Modern] {
 			stage.Change = append(stage.Change, "images of spec.modern: those of "+v.String())
 		}
-		for _, p2 := range earlier {
-			for _, key := range rewrites(p2, p) {
+		for _, before := range earlier {
+			for _, key := range rewrites(before, p) {
 				if !slices.Contains(stage.Migrate, key) {
 					stage.Migrate = append(stage.Migrate, key)
 				}
