@@ -71,8 +71,8 @@ func ID(plan []byte) string {
 }
 
 // Open opens the journal of a plan, or begins one. A last line without an end was being written when a run was killed:
-// it is taken off. The file is its owner's alone, and no link. Errors: ErrLocked and ErrOtherPlan, wrapped;
-// *fs.PathError for a file that cannot be opened; a line that is no record.
+// it is taken off. The file is its owner's alone, and no link; what is no journal of the plan stays as it is. Errors:
+// ErrLocked and ErrOtherPlan, wrapped; *fs.PathError for a file that cannot be opened; a line that is no record.
 func Open[T any](name, plan string) (*Journal[T], error) {
 	locked, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE|noFollow, mode)
 	switch {
@@ -82,16 +82,7 @@ func Open[T any](name, plan string) (*Journal[T], error) {
 		return nil, fmt.Errorf("locking %s: %w", name, err)
 	}
 	j := &Journal[T]{file: locked.File}
-	lines, err := j.recover()
-	switch {
-	case err != nil:
-		err = fmt.Errorf("reading %s: %w", name, err)
-	case len(lines) == 0:
-		err = j.begin(plan)
-	default:
-		j.head, j.records, err = read[T](name, lines, plan)
-	}
-	if err != nil {
+	if err := j.recover(name, plan); err != nil {
 		return nil, errors.Join(err, locked.Close())
 	}
 	return j, nil
@@ -106,7 +97,7 @@ func Read[T any](name, plan string) ([]T, error) {
 		return nil, err
 	}
 	defer file.Close()
-	lines, err := wholeLines(file)
+	lines, _, err := wholeLines(file)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
@@ -117,44 +108,67 @@ func Read[T any](name, plan string) ([]T, error) {
 	return records, err
 }
 
-// wholeLines reads the lines that have an end.
-func wholeLines(file *os.File) ([][]byte, error) {
+// wholeLines reads the lines that have an end, and what follows them.
+func wholeLines(file *os.File) (lines [][]byte, torn []byte, err error) {
 	switch info, err := file.Stat(); {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case !info.Mode().IsRegular():
-		return nil, errors.New("is no regular file")
+		return nil, nil, errors.New("is no regular file")
 	case !ours(info):
-		return nil, errors.New("belongs to another user, who can read and change it")
+		return nil, nil, errors.New("belongs to another user, who can read and change it")
 	}
 	data, err := io.ReadAll(file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return slices.Collect(bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1])), nil
+	end := bytes.LastIndexByte(data, '\n') + 1
+	return slices.Collect(bytes.Lines(data[:end])), data[end:], nil
 }
 
 // mode is that of the file: records may say what Secrets hold.
 const mode = 0o600
 
-// recover reads the whole lines and cuts off what follows them.
-func (j *Journal[T]) recover() ([][]byte, error) {
-	lines, err := wholeLines(j.file)
+// recover reads the whole lines and cuts off what follows them, once it is known whose they are.
+func (j *Journal[T]) recover(name, plan string) error {
+	lines, torn, err := wholeLines(j.file)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", name, err)
+	case len(lines) > 0:
+		j.head, j.records, err = read[T](name, lines, plan)
+	case !startsHead(torn, plan):
+		err = fmt.Errorf("%s: %w, or no journal", name, ErrOtherPlan)
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := j.file.Chmod(mode); err != nil { // whatever the umask, and whichever process created it
-		return nil, err
+		return fmt.Errorf("reading %s: %w", name, err)
 	}
 	var sizeBytes int64
 	for _, line := range lines {
 		sizeBytes += int64(len(line))
 	}
 	if err := j.file.Truncate(sizeBytes); err != nil {
-		return nil, err
+		return fmt.Errorf("reading %s: %w", name, err)
 	}
-	_, err = j.file.Seek(0, io.SeekEnd)
-	return lines, err
+	if _, err := j.file.Seek(0, io.SeekEnd); err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(lines) == 0 {
+		return j.begin(plan)
+	}
+	return nil
+}
+
+// startsHead reports whether the text could be what reached the disk of the plan's first line.
+func startsHead(text []byte, plan string) bool {
+	text = bytes.TrimRight(text, "\x00") // a file system may have made room before it lost the text
+	line, err := json.Marshal(head{Plan: plan})
+	line = bytes.TrimSuffix(line, []byte(`"}`)) // the run follows, of letters and digits
+	n := min(len(text), len(line))
+	return err == nil && bytes.Equal(text[:n], line[:n]) && len(text) <= len(line)+len(rand.Text())+len(`"}`)
 }
 
 // begin writes the head of a new journal, which is there after a power failure.

@@ -100,6 +100,46 @@ func TestJournalThatIsNone(t *testing.T) {
 	}
 }
 
+func TestJournalOfARunThatLostItsPower(t *testing.T) {
+	for _, text := range []string{"\x00\x00\x00", `{"plan":"pl` + "\x00\x00"} {
+		name := filepath.Join(t.TempDir(), "plan.journal")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if j := open(t, name, "plan"); len(j.Records()) != 0 || j.Run() == "" {
+			t.Errorf("%q: records %q of run %q, want a new journal", text, j.Records(), j.Run())
+		}
+	}
+}
+
+// TestFilesThatAreNoJournalStayAsTheyAre: a file that is named as a journal by mistake is not cut, and not its owner's
+// alone from then on.
+func TestFilesThatAreNoJournalStayAsTheyAre(t *testing.T) {
+	for _, text := range []string{
+		"one line without an end", "\x00a", "a\nb", `{"plan":"another"`, `{"plan":"plan","run":""}` + "\n{\"st",
+		`{"plan":"plan","run":"` + strings.Repeat("A", 1000), `{"plan":"planned","run":"A"}`,
+		`{"plan":"plan","run":"A"}` + "\nno record\nmore",
+	} {
+		name := filepath.Join(t.TempDir(), "notes.txt")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(name, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open[string](name, "plan"); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%q: Open = %v, want an error with the file's name", text, err)
+		}
+		got, err := os.ReadFile(name)
+		if err != nil || string(got) != text {
+			t.Errorf("Open made %q of %q, %v", got, text, err)
+		}
+		if info, err := os.Stat(name); err != nil || info.Mode() != 0o644 {
+			t.Errorf("Open made the mode %v, %v", info.Mode(), err)
+		}
+	}
+}
+
 func TestJournalThatBrokeTakesNoMore(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "plan.journal")
 	j := open(t, name, "plan")
