@@ -261,7 +261,25 @@ func impersonate(r *http.Request, u user.Info) {
 // hostHeaders are headers of an answer that are about the whole host of the gateway, or that browsers act on there.
 var hostHeaders = []string{"Set-Cookie", "Alt-Svc", "Clear-Site-Data", "Strict-Transport-Security",
 	"Public-Key-Pins", "Www-Authenticate", "Proxy-Authenticate", "Refresh", "Content-Location",
-	"Service-Worker-Allowed"}
+	"Service-Worker-Allowed", "Nel", "Report-To", "Reporting-Endpoints", "Accept-Ch", "Use-As-Dictionary"}
+
+// sandboxHeaders tell a browser that what the cluster answers with is no page of the gateway's: a script in it could
+// otherwise ask the pair for anything, with the certificate that the browser has for this host.
+var sandboxHeaders = map[string]string{"Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
+
+// final are the answers of a cluster without those that stand before them, such as early hints: confine does not see
+// their headers.
+type final struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (f final) WriteHeader(code int) {
+	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
+		f.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (f final) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
 // confine lets an answer of the cluster speak for itself alone: a client that follows a redirect sends its credential
 // along, to whom it is told.
@@ -269,6 +287,9 @@ var hostHeaders = []string{"Set-Cookie", "Alt-Svc", "Clear-Site-Data", "Strict-T
 func (k *cluster) confine(response *http.Response) error {
 	for _, name := range hostHeaders {
 		response.Header.Del(name)
+	}
+	for name, value := range sandboxHeaders {
+		response.Header.Set(name, value)
 	}
 	text := response.Header.Get("Location")
 	if text == "" {

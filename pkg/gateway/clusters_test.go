@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"os"
 	"path/filepath"
 	"slices"
@@ -213,6 +215,58 @@ func TestAHostileClusterSpeaksForItselfAlone(t *testing.T) {
 	if text := x.wants("GET", "/clusters/far/openapi/v3", "", http.StatusOK,
 		`"/clusters/far/openapi/v3/api/v1?hash=A"`); strings.Contains(text, "evil") {
 		t.Errorf("documents are elsewhere: %s", text)
+	}
+}
+
+// A browser with a certificate of the pair that is shown a page of the cluster runs its scripts, which would be the
+// gateway's own.
+func TestPagesOfAFurtherClusterAreNotTheGateways(t *testing.T) {
+	x, far := withCluster(t)
+	const script = `<script>fetch("/api/v1/secrets").then(r => r.text()).then(send)</script>`
+	for _, path := range []string{"/version", "/api/v1/namespaces/a/pods/s/proxy/", "/api/v1/namespaces/a/pods/p"} {
+		far.page("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</sides/legacy/api/v1/secrets>; rel=preload")
+			w.Header().Set("Set-Cookie", "early=1")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Del("Link")
+			for name, value := range map[string]string{"Content-Type": "text/html", "Content-Security-Policy": "",
+				"Nel": `{"report_to":"evil"}`, "Report-To": `{"group":"evil"}`, "Reporting-Endpoints": `e="https://evil"`} {
+				w.Header().Set(name, value)
+			}
+			io.WriteString(w, script)
+		})
+		early := 0
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(int, textproto.MIMEHeader) error { early++; return nil }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.url+"/clusters/far"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Test-Certificate", "alice")
+		response, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || string(text) != script || early != 0 {
+			t.Errorf("%s: %q, %v, %d early answers", path, text, err, early)
+		}
+		for name, want := range map[string]string{"Content-Security-Policy": "sandbox", "Nel": "", "Report-To": "",
+			"X-Content-Type-Options": "nosniff", "Reporting-Endpoints": "", "Set-Cookie": "", "Link": ""} {
+			if got := strings.Join(response.Header.Values(name), "; "); got != want {
+				t.Errorf("%s: %s: %q, want %q", path, name, got, want)
+			}
+		}
+	}
+	beta := strings.Replace(collection, "/v1/", "/v1beta2/", 1)
+	far.page("GET "+beta+"/d", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, script)
+	})
+	_, header, _ := x.ask("GET", "/clusters/far"+collection+"/d", "")
+	if header.Get("Content-Security-Policy") != "sandbox" || header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("what is converted: %v", header)
 	}
 }
 

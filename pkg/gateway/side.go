@@ -305,6 +305,9 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 		},
 		ErrorLog: discard,
 	}
+	if s.beyond != nil {
+		w = final{w}
+	}
 	proxy.ServeHTTP(w, r)
 	return events
 }
@@ -542,7 +545,8 @@ func (a *answer) isJSON() bool {
 // copyTo writes the answer, with another body.
 func (a *answer) copyTo(w http.ResponseWriter, body []byte) {
 	for _, name := range []string{"Content-Type", "Warning", "Retry-After", "Audit-Id", "Location", "Cache-Control",
-		"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"} {
+		"Content-Security-Policy", "X-Content-Type-Options", "X-Kubernetes-Pf-Flowschema-Uid",
+		"X-Kubernetes-Pf-Prioritylevel-Uid"} {
 		for _, value := range a.header.Values(name) {
 			w.Header().Add(name, value)
 		}
