@@ -233,11 +233,15 @@ func (c *exchange) streams(r *http.Request) bool {
 // upgraded are the subresources whose connections clients upgrade by other methods than GET.
 var upgraded = []string{"exec", "attach", "portforward"}
 
-// upgrades reports whether the connection may be upgraded. API servers write an object whatever its header Upgrade
-// says, so that such a request is none: its body is recorded and bounded like any other.
+// upgrades reports whether the connection may be upgraded. API servers write an object, and list objects, whatever the
+// header Upgrade says, so that such a request is none: it is recorded, bounded and waits for its turn like any other.
 func (c *exchange) upgrades(r *http.Request) bool {
-	return r.Header.Get("Upgrade") != "" &&
-		(r.Method == http.MethodGet || slices.Contains(upgraded, c.info.Subresource))
+	if r.Header.Get("Upgrade") == "" || !c.info.IsResourceRequest {
+		return false
+	}
+	sub := c.info.Subresource
+	return slices.Contains(upgraded, sub) ||
+		r.Method == http.MethodGet && sub != "" && !slices.Contains(jsonSubresources, sub)
 }
 
 // proxied reports whether the request goes through the API server to another program.

@@ -88,6 +88,32 @@ func TestNetworksAreClients(t *testing.T) {
 	}
 }
 
+// TestReadsAreNoStreams: a list that says that it upgrades its connection is one of the requests that its user may have
+// in flight, and no stream, of which there may be thousands that wait for no turn.
+func TestReadsAreNoStreams(t *testing.T) {
+	for _, path := range []string{"/api/v1/namespaces/a/pods", collection, collection + "/web", "/apis", "/version",
+		"/sides/modern/api/v1/pods", collection + "/web/scale"} {
+		x := newFixture(t, func(o *Options) { o.Requests = 1 })
+		begun, end := make(chan struct{}), make(chan struct{})
+		x.modern.page("GET /api/v1/namespaces/a/pods", func(http.ResponseWriter, *http.Request) {
+			begun <- struct{}{}
+			<-end
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			x.ask("GET", "/api/v1/namespaces/a/pods", "")
+		}()
+		<-begun
+		code, _, text := x.ask("GET", path, "", "Connection: Upgrade", "Upgrade: websocket")
+		if code != http.StatusTooManyRequests || !strings.Contains(text, "in flight") {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+		close(end)
+		<-done
+	}
+}
+
 // TestWatchesOfAllAreBounded: service accounts are as many users as somebody wants.
 func TestWatchesOfAllAreBounded(t *testing.T) {
 	x := newFixture(t, func(o *Options) { o.Watches = 1 })
