@@ -15,7 +15,6 @@ import (
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
-	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/hub"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -45,7 +44,8 @@ func (g *Gateway) conversion(c *exchange, row *routes.Row, name pair.Side,
 	}
 	s := g.at(name)
 	v := &conversion{}
-	v.RoundTripper = client.Transport(held{s.forward, memory}, c.view.live[name], s.base.Path, client.Options{
+	next := held{s.forward, memory, c.info.Verb == "watch"}
+	v.RoundTripper = client.Transport(next, c.view.live[name], s.base.Path, client.Options{
 		Judge: func(object map[string]any, loss *client.LossError) error {
 			metadata, _ := object["metadata"].(map[string]any)
 			annotations, _ := metadata["annotations"].(map[string]any)
@@ -95,12 +95,13 @@ func (v *conversion) warn(header http.Header) {
 type held struct {
 	next   http.RoundTripper
 	memory *webserver.Reservation
+	watch  bool // which is bounded event by event
 }
 
 // RoundTrip implements http.RoundTripper.
 func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := h.next.RoundTrip(r)
-	if err == nil && !discovery.Flag(r.URL.Query(), "watch") {
+	if err == nil && !h.watch {
 		response.Body = &heldBody{ReadCloser: response.Body, request: r, memory: h.memory}
 	}
 	return response, err

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 const older = "/apis/extensions/v1beta1/namespaces/a/deployments"
@@ -98,7 +100,9 @@ func (s *stored) put(w http.ResponseWriter, body, part string) {
 		s.object["metadata"].(map[string]any)["labels"] = map[string]any{"meddled": fmt.Sprint(s.version)}
 	}
 	metadata, _ := sent["metadata"].(map[string]any)
-	if sent["apiVersion"] != s.object["apiVersion"] || metadata["resourceVersion"] != fmt.Sprint(s.version) {
+	version, _ := metadata["resourceVersion"].(string)
+	tied := version != "" && version != "0" // otherwise API servers write over whatever is there
+	if sent["apiVersion"] != s.object["apiVersion"] || tied && version != fmt.Sprint(s.version) {
 		s.mu.Unlock()
 		status(w, http.StatusConflict, "Conflict")
 		return
@@ -203,6 +207,14 @@ func TestPatchesOfConvertedObjects(t *testing.T) {
 			[]string{"spec", "replicas"}, "6", 0},
 		{"apply", "application/apply-patch+yaml", `{"spec":{"replicas":3}}`, "", 0, 415, "server-side apply",
 			[]string{"spec", "replicas"}, "1", 0},
+		{"into another version", merge, `{"apiVersion":"extensions/v1beta1","spec":{"replicas":3}}`, "", 0, 400,
+			`want apps/v1`, []string{"spec", "replicas"}, "1", 0},
+		{"into another kind", jsonPatch, `[{"op":"replace","path":"/kind","value":"Scale"}]`, "", 0, 400, `"Scale`,
+			[]string{"spec", "replicas"}, "1", 0},
+		{"without a kind", merge, `{"kind":null,"spec":{"replicas":3}}`, "", 0, 200, `"Deployment"`,
+			[]string{"spec", "replicas"}, "3", 1},
+		{"of any resource version", merge, `{"metadata":{"resourceVersion":"0"},"spec":{"replicas":3}}`, "", 1, 200,
+			"", []string{"metadata", "labels", "meddled"}, `"6"`, 2},
 		{"another kind", "application/x+json", `{}`, "", 0, 415, "", []string{"spec", "replicas"}, "1", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -249,6 +261,44 @@ func TestWritesOfConvertedObjects(t *testing.T) {
 	if s.at("spec", "replicas") != "9" {
 		t.Errorf("the side has %s", s.at("spec"))
 	}
+}
+
+// What the asked version cannot show stays, whatever resource version a client says: API servers take 0 for none, and
+// one that is still to come may be there when the object is written.
+func TestWritesOfAnyVersionKeepWhatIsNotSeen(t *testing.T) {
+	object := func(version, apiVersion string) string {
+		return `{"kind":"Deployment","apiVersion":"` + apiVersion + `","metadata":{"name":"old","resourceVersion":"` +
+			version + `"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":
+			{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
+	}
+	for version, code := range map[string]int{"0": http.StatusOK, "": http.StatusOK, "l5": http.StatusConflict,
+		"l6": http.StatusConflict, "l99": http.StatusConflict, "l0m0": http.StatusOK} {
+		x, s := converted(t)
+		s.meddlings = 1 // another client writes 6 between what is read here and what is written
+		x.wants("PUT", collection+"/old", object(version, "apps/v1"), code, "")
+		if got := s.at("spec", "strange"); got != `{"revision":2}` {
+			t.Errorf("resource version %q: what is not seen is %s", version, got)
+		}
+	}
+	x, s := converted(t)
+	x.wants("PUT", collection+"/old", object("l5", "extensions/v1beta1"), http.StatusBadRequest, "want apps/v1")
+	x.gateway.options.Create = pair.Legacy
+	x.modern.say("GET "+collection+"/new", http.StatusNotFound, "{}")
+	x.wants("POST", collection, strings.Replace(object("", "extensions/v1beta1"), `"old"`, `"new"`, 1),
+		http.StatusBadRequest, "want apps/v1")
+	if s.writes > 0 {
+		t.Errorf("%d writes", s.writes)
+	}
+}
+
+// Of one object, API servers do not look at the parameter watch.
+func TestOneConvertedObjectIsNoWatch(t *testing.T) {
+	x, _ := converted(t)
+	x.wants("GET", collection+"/old?watch=true", "", http.StatusOK, `"name":"old"`)
+	x, far := withCluster(t)
+	far.say("GET "+strings.Replace(collection, "/v1/", "/v1beta2/", 1)+"/d", http.StatusOK,
+		strings.Replace(deployment("d", "u"), "apps/v1", "apps/v1beta2", 1))
+	x.wants("GET", "/clusters/far"+collection+"/d?watch=true", "", http.StatusOK, `"apiVersion":"apps/v1"`)
 }
 
 // Tables and metadata alone have the objects of both sides, whole ones in the asked version.

@@ -315,7 +315,7 @@ func TestPatchesFailAsOnTheServer(t *testing.T) {
 			func(err error) bool {
 				return apierrors.ReasonForError(err) == metav1.StatusReasonInvalid || status(err) == 422
 			}},
-		{"an old resource version", "web", types.MergePatchType, `{"metadata":{"resourceVersion":"0"}}`,
+		{"another resource version", "web", types.MergePatchType, `{"metadata":{"resourceVersion":"999"}}`,
 			apierrors.IsConflict},
 		{"no patch", "web", types.MergePatchType, `{`, apierrors.IsBadRequest},
 		{"an absent object", "cart", types.MergePatchType, `{}`, apierrors.IsNotFound},

@@ -445,8 +445,9 @@ func (c *call) object(object map[string]any, gvk schema.GroupVersionKind) (map[s
 	return converted.Object, nil
 }
 
+// watches reports whether the answer is a watch: of one object, API servers do not look at the parameter.
 func (c *call) watches() bool {
-	return discovery.Flag(c.req.URL.Query(), "watch")
+	return c.req.Method == http.MethodGet && c.about.name == "" && discovery.Flag(c.req.URL.Query(), "watch")
 }
 
 // renamed makes a Status speak of the resource that was asked for. A server may name a third group: 1.6 calls what it

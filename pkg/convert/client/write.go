@@ -46,14 +46,13 @@ func (c *call) convert(object map[string]any, to schema.GroupVersionKind) (map[s
 
 // outgoing converts what the program writes to what the server takes, with what the server's version requires and the
 // asked one defaults, such as the selector of a workload.
-// Errors: *LossError, unless losses are allowed.
+// Errors: *LossError, unless losses are allowed; those of named.
 func (c *call) outgoing(object map[string]any) (map[string]any, error) {
-	from := kindOf(object)
-	c.sent = from
-	if from.Empty() {
-		from = c.answer.Asked
-		object["apiVersion"], object["kind"] = from.ToAPIVersionAndKind()
+	from, err := c.named(object)
+	if err != nil {
+		return nil, err
 	}
+	c.sent = from
 	to := from
 	switch {
 	case from == c.answer.Asked && c.answer.Verdict == negotiate.Convert:
@@ -73,6 +72,36 @@ func (c *call) outgoing(object map[string]any) (map[string]any, error) {
 	}
 	converted, losses := conversion.Out.Object, conversion.Losses
 	return converted, c.lost(from, to, object, append(losses, knownFields.unknown(converted, to, c.server)...))
+}
+
+// named is the kind of an object that the program writes: what it does not say is that of the request, as for API
+// servers.
+// Errors: a Status for another kind than that of the request: what has the fields of one version and the name of
+// another would be written as it stands, and the server drops what it does not know.
+func (c *call) named(object map[string]any) (schema.GroupVersionKind, error) {
+	asked := c.answer.Asked
+	named := kindOf(object)
+	if c.about.subresource != "" && c.about.subresource != "status" && !named.Empty() {
+		return named, nil
+	}
+	if named.Version == "" {
+		named.Group, named.Version = asked.Group, asked.Version
+	}
+	named.Kind = cmp.Or(named.Kind, asked.Kind)
+	if c.answer.Verdict == negotiate.Convert && named != asked {
+		return named, apierrors.NewBadRequest(fmt.Sprintf("the object is %s %q, want %s %q", named.GroupVersion(),
+			named.Kind, asked.GroupVersion(), asked.Kind))
+	}
+	object["apiVersion"], object["kind"] = named.ToAPIVersionAndKind()
+	return named, nil
+}
+
+// refused answers with an error of our own that is a Status, as the server would.
+func (c *call) refused(err error) (*http.Response, error) {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return c.status(&apierrors.StatusError{ErrStatus: status.Status()})
+	}
+	return nil, err
 }
 
 func (c *call) servedScale() schema.GroupVersionKind {
@@ -185,7 +214,7 @@ func (c *call) create() (*http.Response, error) {
 	}
 	if object != nil {
 		if object, err = c.outgoing(object); err != nil {
-			return nil, err
+			return c.refused(err)
 		}
 	}
 	response, err := c.do(c.req.Context(), http.MethodPost, c.served, c.req.URL.RawQuery, object)
@@ -208,12 +237,13 @@ func (c *call) update() (*http.Response, error) {
 	}
 	changed, err := c.outgoing(object)
 	if err != nil {
-		return nil, err
+		return c.refused(err)
 	}
 	wanted := resourceVersion(object)
 	return c.write(wanted != "", func(current map[string]any) (map[string]any, error) {
-		if wanted != "" && wanted != resourceVersion(current) {
-			return changed, nil // the server says that it is in conflict
+		if current != nil && wanted != "" && wanted != resourceVersion(current) {
+			// The server might have that version a moment later, and what it has then was not read.
+			return nil, c.conflict()
 		}
 		if kindOf(current) == c.answer.As && len(c.options.Kept) > 0 {
 			seen, _, err := c.convert(current, c.answer.Asked)
@@ -228,6 +258,12 @@ func (c *call) update() (*http.Response, error) {
 		}
 		return c.carried(current, changed)
 	})
+}
+
+// conflict is what a server says of a write of another resource version than it has.
+func (c *call) conflict() error {
+	return apierrors.NewConflict(c.about.groupResource(), c.about.name, errors.New("the object has been modified; "+
+		"please apply your changes to the latest version and try again"))
 }
 
 // keep gives an object the annotations that a conversion wrote and that it does not have; false where it has them all.
@@ -261,10 +297,7 @@ func (c *call) write(tied bool, change func(current map[string]any) (map[string]
 		}
 		next, err := change(current)
 		if err != nil {
-			if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-				return c.status(&apierrors.StatusError{ErrStatus: status.Status()})
-			}
-			return nil, err
+			return c.refused(err)
 		}
 		if !tied && current != nil {
 			setResourceVersion(next, resourceVersion(current))
@@ -439,9 +472,7 @@ func (c *call) patch() (*http.Response, error) {
 		}
 		c.keep(before, after)
 		if version := resourceVersion(after); version != "" && version != resourceVersion(before) {
-			return nil, apierrors.NewConflict(c.about.groupResource(), c.about.name,
-				errors.New("the object has been modified; please apply your changes to the latest version and try "+
-					"again"))
+			return nil, c.conflict()
 		}
 		changed, err := c.outgoing(after)
 		if err != nil {
@@ -648,9 +679,13 @@ func Propagation(answer negotiate.Answer) metav1.DeletionPropagation {
 	return ""
 }
 
+// resourceVersion is that of an object; "" for none, and for 0, which to API servers is none in a write.
 func resourceVersion(object map[string]any) string {
 	metadata, _ := object["metadata"].(map[string]any)
 	version, _ := metadata["resourceVersion"].(string)
+	if version == "0" {
+		return ""
+	}
 	return version
 }
 

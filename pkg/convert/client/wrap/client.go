@@ -121,13 +121,24 @@ func (w *wrapped) update(
 		return write(object)
 	}
 	tied := object.GetResourceVersion()
+	if tied == "0" { // none, to API servers
+		tied = ""
+	}
 	return w.over(ctx, object, answer, tied != "", write, func(current map[string]any) (map[string]any, error) {
 		if version := (&unstructured.Unstructured{Object: current}).GetResourceVersion(); tied != "" &&
 			tied != version {
-			return converted, nil // the server says that it is in conflict
+			// The server might have that version a moment later, and what it has then was not read.
+			resource := schema.GroupResource{Group: answer.Asked.Group, Resource: answer.Resource.Name}
+			return nil, conflict(resource, object)
 		}
 		return w.carried(ctx, current, converted, answer, status)
 	})
+}
+
+// conflict is what a server says of a write of another resource version than it has.
+func conflict(resource schema.GroupResource, object ctrl.Object) error {
+	return apierrors.NewConflict(resource, object.GetName(), errors.New("the object has been modified; please apply "+
+		"your changes to the latest version and try again"))
 }
 
 // carried is a changed object with what the program could not see of the current one.
@@ -239,8 +250,7 @@ func (w *wrapped) patch(
 		}
 		if wanted := (&unstructured.Unstructured{Object: after}).GetResourceVersion(); wanted != "" &&
 			wanted != version {
-			return nil, apierrors.NewConflict(resource, object.GetName(), errors.New("the object has been modified; "+
-				"please apply your changes to the latest version and try again"))
+			return nil, conflict(resource, object)
 		}
 		changed, err := b.outgoing(ctx, after, answer, status)
 		if err != nil {
