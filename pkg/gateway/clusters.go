@@ -176,6 +176,9 @@ func (g *Gateway) serveCluster(w http.ResponseWriter, r *http.Request, c *exchan
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch {
+	case g.options.Policy != nil && (first == "sides" || first == "clusters"):
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "%s: the gateway's policy does not judge "+
+			"what a gateway in front of %s reads in this path", path, called(k.name))
 	case (first == "api" || first == "apis") && strings.Count(path, "/") <= 3:
 		return g.serveDiscovery(w, r, c.view)
 	case path == "/openapi/v3" && r.Method == http.MethodGet:

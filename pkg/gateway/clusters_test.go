@@ -218,6 +218,31 @@ func TestAHostileClusterSpeaksForItselfAlone(t *testing.T) {
 	}
 }
 
+// TestPathsOfAnotherGatewayAreNotJudged: where the cluster is behind a gateway of its own, a path of a page to this
+// one's policy is a path of Secrets to that one.
+func TestPathsOfAnotherGatewayAreNotJudged(t *testing.T) {
+	pages := func(o *Options) {
+		o.Policy = func() authorizer.Authorizer {
+			return authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (
+				authorizer.Decision, string, error) {
+				if a.IsResourceRequest() {
+					return authorizer.DecisionNoOpinion, "", nil
+				}
+				return authorizer.DecisionAllow, "", nil
+			})
+		}
+	}
+	for _, path := range []string{"/sides/legacy/api/v1/secrets", "/clusters/x/api/v1/secrets", "/sides/legacy"} {
+		x, far := withCluster(t, pages)
+		far.say("GET "+path, http.StatusOK, `{"kind":"SecretList"}`)
+		x.wants("GET", "/clusters/far"+path, "", http.StatusForbidden, "policy")
+		x.wants("GET", "/clusters/far/version", "", http.StatusOK, "v1.9.11")
+		x, far = withCluster(t)
+		far.say("GET "+path, http.StatusOK, `{"kind":"SecretList"}`)
+		x.wants("GET", "/clusters/far"+path, "", http.StatusOK, "SecretList")
+	}
+}
+
 // A browser with a certificate of the pair that is shown a page of the cluster runs its scripts, which would be the
 // gateway's own.
 func TestPagesOfAFurtherClusterAreNotTheGateways(t *testing.T) {
