@@ -243,7 +243,8 @@ func Lock(dir string) (release func(), err error) {
 		return nil, fmt.Errorf("%s: has mode %s: want a directory into which other users cannot write", dir,
 			info.Mode())
 	}
-	held, err := fileutil.TryLockFile(filepath.Join(dir, lockFile), os.O_WRONLY|os.O_CREATE, 0o600)
+	// A data directory is often of the user of etcd, who must not have root create files elsewhere.
+	held, err := fileutil.TryLockFile(filepath.Join(dir, lockFile), os.O_WRONLY|os.O_CREATE|filetree.NoFollow, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
 		return nil, fmt.Errorf("%s: %w", dir, ErrBusy)
 	}

@@ -132,3 +132,18 @@ func TestAnEmptyMemberIsRestored(t *testing.T) {
 		t.Errorf("it has something: %v", err)
 	}
 }
+
+// TestLocksAreNoLinks: who owns a data directory could have root create a file elsewhere.
+func TestLocksAreNoLinks(t *testing.T) {
+	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "made")
+	if err := os.Symlink(elsewhere, filepath.Join(dir, lockFile)); err != nil {
+		t.Fatal(err)
+	}
+	if release, err := Lock(dir); err == nil {
+		release()
+		t.Error("Lock by a link = nil")
+	}
+	if _, err := os.Lstat(elsewhere); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a link was followed: %v", err)
+	}
+}
