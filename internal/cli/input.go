@@ -167,12 +167,18 @@ const policyLimitBytes = 256 << 20
 
 // readPolicy reads a policy as the server does. A file that the server would refuse is bad input.
 func readPolicy(streams Streams, file string) ([]policy.Rule, error) {
+	return readPolicyBy(streams, file, policy.Parse)
+}
+
+// readPolicyBy is readPolicy with the function that parses.
+func readPolicyBy(streams Streams, file string, parse func(string, io.Reader) ([]policy.Rule, error)) ([]policy.Rule,
+	error) {
 	in, err := openInput(streams, file)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	rules, err := policy.Parse(file, &limitedReader{r: in, left: policyLimitBytes, limit: policyLimitBytes})
+	rules, err := parse(file, &limitedReader{r: in, left: policyLimitBytes, limit: policyLimitBytes})
 	if err != nil {
 		return nil, badInput(err, "fusionctl policy validate "+file+" shows how to write it")
 	}

@@ -74,7 +74,7 @@ func runPolicyProve(req policyProveRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	rules, err := readPolicy(streams, req.file)
+	rules, err := readPolicyBy(streams, req.file, policy.ParseOneMeaning)
 	if err != nil {
 		return err
 	}

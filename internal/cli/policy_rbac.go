@@ -34,7 +34,7 @@ func runPolicyToRBAC(file string, crds []string, output string, streams Streams)
 	if err != nil {
 		return err
 	}
-	rules, err := readPolicy(streams, file)
+	rules, err := readPolicyBy(streams, file, policy.ParseOneMeaning)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,10 @@ func (e *SyntaxError) Unwrap() error { return e.Err }
 // returned. Errors: *SyntaxError names file and line; every bad line up to the twentieth is reported, joined. A
 // reader's error is wrapped. Parse accepts what the server accepts, traps included: Validate names those. Source:
 // kubernetes v1.36 pkg/auth/authorizer/abac. Safe for concurrent use.
-func Parse(name string, r io.Reader) ([]Rule, error) {
+func Parse(name string, r io.Reader) ([]Rule, error) { return parse(name, r, nil) }
+
+// parse is Parse that refuses what refuse, if there is one, has an error for.
+func parse(name string, r io.Reader, refuse func(line []byte) error) ([]Rule, error) {
 	var rules []Rule
 	var bad []error
 	decoder := newDecoder()
@@ -46,7 +49,12 @@ func Parse(name string, r io.Reader) ([]Rule, error) {
 		}
 		rule, _, err := decoder.decode(scanner.Bytes())
 		if err != nil {
-			bad = append(bad, &SyntaxError{File: name, Line: scanner.line, Err: describe(err, scanner.Bytes())})
+			err = describe(err, scanner.Bytes())
+		} else if refuse != nil {
+			err = refuse(scanner.Bytes())
+		}
+		if err != nil {
+			bad = append(bad, &SyntaxError{File: name, Line: scanner.line, Err: err})
 			if len(bad) == maxReportedLines {
 				return nil, errors.Join(
 					append(bad, fmt.Errorf("%s: stopped after %d bad lines", name, maxReportedLines))...)

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -165,4 +166,32 @@ func bares(rules []Rule) []Rule {
 		bare[i] = r.bare()
 	}
 	return bare
+}
+
+// TestLinesHaveOneMeaning: what servers of some releases read as fields, and others ignore, is refused where an answer
+// is to hold for all of them.
+func TestLinesHaveOneMeaning(t *testing.T) {
+	const head, internal = `"apiVersion":"` + APIVersion + `","kind":"Policy"`,
+		`"apiVersion":"` + internalAPIVersion + `","kind":"Policy"`
+	for text, field := range map[string]string{
+		`{` + head + `,"spec":{"User":"alice","resource":"pods"}}`:                 "User",
+		`{` + head + `,"spec":{"user":"alice","resource":"pods","readOnly":true}}`: "readOnly",
+		`{` + head + `,"Spec":{"user":"alice","resource":"pods"}}`:                 "Spec",
+		`{"USER":"alice"}`: "USER",
+		`--- {` + head + `,"spec":{"user":"alice","Namespace":"a"}}`: "Namespace",
+		`{` + internal + `,"Spec":{"user":"alice"}}`:                 "user",
+		`{` + internal + `,"Spec":{"User":"alice","APIGroup":"*"}}`:  "",
+		`{` + head + `,"spec":{"user":"alice","uzer":"bob"},"x":1}`:  "",
+		`{` + head + `,"spec":null}`:                                 "",
+		`{"user":"alice","Kind":""}`:                                 "",
+	} {
+		if _, err := Parse("p", strings.NewReader(text)); err != nil {
+			t.Errorf("%s: Parse = %v, want what most servers read", text, err)
+		}
+		_, err := ParseOneMeaning("p", strings.NewReader("# one\n"+text))
+		if want := fmt.Sprintf("p:2: field %q: ", field); (err != nil) != (field != "") || err != nil &&
+			!strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: ParseOneMeaning = %v, want %q", text, err, want)
+		}
+	}
 }
