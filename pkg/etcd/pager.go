@@ -139,7 +139,7 @@ func Pages(ctx context.Context, pager Pager, request Request, limits Limits, vis
 		if err != nil {
 			return err
 		}
-		if err := page.check(at, to); err != nil {
+		if err := page.Check(at, to); err != nil {
 			return err
 		}
 		if total += len(page.Entries); total > limits.Total {
@@ -172,19 +172,29 @@ func Pages(ctx context.Context, pager Pager, request Request, limits Limits, vis
 	return nil
 }
 
-// check refuses a response that makes no progress on a request for the keys from one up to another: the same page would
-// be read forever.
-func (p *Page) check(from, to string) error {
-	if len(p.Entries) == 0 {
-		if p.More {
-			return fmt.Errorf("the answer to %q up to %q has more=true and no keys: the server is not a "+
-				"conforming etcd", from, to)
-		}
-		return nil
+// Check refuses a response that is none to a request for the keys from one up to another. One that makes no progress
+// would be read forever; one that is out of order passes over keys; and a key from elsewhere would be moved, or copied
+// into another store, as an object of the resource that was requested. To "" is the end of the store.
+func (p *Page) Check(from, to string) error {
+	if len(p.Entries) == 0 && p.More {
+		return fmt.Errorf("the answer to %q up to %q has more=true and no keys: the server is not a conforming etcd",
+			from, to)
 	}
-	if last := storage.Text(p.Entries[len(p.Entries)-1].Key); last < from || !before(last, to) {
-		return fmt.Errorf("the answer to %q up to %q ends with the key %q: the server is not a conforming etcd",
-			from, to, last)
+	for i, next := 0, from; i < len(p.Entries); i++ {
+		key := storage.Text(p.Entries[i].Key)
+		if key < next || !before(key, to) || i > 0 && key == next {
+			if i == len(p.Entries)-1 {
+				return fmt.Errorf("the answer to %q up to %q ends with the key %q: the server is not a conforming etcd",
+					from, to, key)
+			}
+			return fmt.Errorf("the answer to %q up to %q has the key %q, out of order or of another range: the server "+
+				"is not a conforming etcd", from, to, key)
+		}
+		next = key
+	}
+	if !p.More && p.RangeKeys > int64(len(p.Entries)) {
+		return fmt.Errorf("the answer to %q up to %q has more=false and %d of %d keys: the server is not a conforming "+
+			"etcd", from, to, len(p.Entries), p.RangeKeys)
 	}
 	return nil
 }

@@ -131,6 +131,35 @@ func TestPagesRefusesAnswersThatDoNotLeadOn(t *testing.T) {
 	}
 }
 
+// TestPagesRefusesKeysThatWereNotRequested: of each answer the last key lies in the range, and leads on.
+func TestPagesRefusesKeysThatWereNotRequested(t *testing.T) {
+	for says, keys := range map[string][]string{
+		`has the key "/registry/clusterrolebindings/x"`: {"/registry/clusterrolebindings/x", "/registry/pods/b"},
+		`has the key "/z"`:               {"/registry/pods/a", "/z", "/registry/pods/b"},
+		`has the key "/registry/pods/b"`: {"/registry/pods/c", "/registry/pods/b", "/registry/pods/d"},
+		`has the key "/registry/pods/a"`: {"/registry/pods/a", "/registry/pods/a", "/registry/pods/d"},
+		`ends with the key`:              {"/registry/pods/d", "/registry/pods/a"},
+		"more=false and 1 of 3 keys":     {"/registry/pods/a"},
+	} {
+		pager := fixed{Revision: 7, RangeKeys: 3}
+		for _, key := range keys {
+			pager.Entries = append(pager.Entries, etcd.Entry{Key: []byte(key)})
+		}
+		request := etcd.Request{From: "/registry/pods/", To: etcd.PrefixEnd("/registry/pods/"), Revision: 7}
+		if err := etcd.Pages(t.Context(), pager, request, etcd.Limits{}, func(p etcd.Page) error {
+			t.Errorf("visits %d entries, want %s", len(p.Entries), says)
+			return nil
+		}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("Pages = %v, want an error that says %s", err, says)
+		}
+	}
+}
+
+// fixed is the only answer of a store.
+type fixed etcd.Page
+
+func (f fixed) Page(context.Context, etcd.Request) (etcd.Page, error) { return etcd.Page(f), nil }
+
 // A store whose every revision is gone before a page of it is read is given up.
 // endless is a store that has a next key for ever, in order.
 type endless struct{}

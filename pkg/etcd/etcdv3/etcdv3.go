@@ -168,13 +168,16 @@ func (c *Client) Page(ctx context.Context, r etcd.Request) (etcd.Page, error) {
 	page := etcd.Page{Revision: r.Revision, More: response.More, RangeKeys: response.Count,
 		Entries: make([]etcd.Entry, len(response.Kvs))}
 	if r.Revision == 0 {
-		page.Revision = response.Header.Revision
+		page.Revision = response.Header.GetRevision()
 	}
 	for i, kv := range response.Kvs {
 		page.Entries[i] = etcd.Entry{
 			Key: kv.Key, Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
 			Version: kv.Version, Lease: kv.Lease,
 		}
+	}
+	if err := conforms(&page, r, response.Header.GetRevision()); err != nil {
+		return etcd.Page{}, err
 	}
 	if page.More {
 		if err := c.slow.page(time.Since(began), len(page.Entries), response.Size()); err != nil {
@@ -185,6 +188,22 @@ func (c *Client) Page(ctx context.Context, r etcd.Request) (etcd.Page, error) {
 		return etcd.Page{}, err
 	}
 	return page, nil
+}
+
+// conforms refuses an answer that no etcd gives: what is in it would count as being in the store, and what is not as
+// gone.
+func conforms(page *etcd.Page, r etcd.Request, newest int64) error {
+	if newest < max(page.Revision, 1) {
+		return fmt.Errorf("the answer to %q up to %q at revision %d is of revision %d: the server is not a conforming "+
+			"etcd", r.From, r.To, r.Revision, newest)
+	}
+	for i := range page.Entries {
+		if e := &page.Entries[i]; e.ModRevision > page.Revision {
+			return fmt.Errorf("the answer to %q up to %q at revision %d has %q of revision %d: the server is not a "+
+				"conforming etcd", r.From, r.To, page.Revision, e.Key, e.ModRevision)
+		}
+	}
+	return page.Check(r.From, r.To)
 }
 
 // pace waits until so many keys may have been read or written.

@@ -92,14 +92,18 @@ func (w *Writer) putLock(ctx context.Context, key, value string, owner move.Owne
 			return 0, err
 		}
 		if response.Succeeded {
-			return response.Header.Revision, nil
+			return (*pb.ResponseHeader)(response.Header).GetRevision(), nil
 		}
 		guard = clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
-		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) == 1 {
-			if err := w.another(ctx, kvs[0].Value, kvs[0].Lease, owner); err != nil {
+		held, err := entryAt(response, 0, 1, key)
+		if err != nil {
+			return 0, err
+		}
+		if held != nil {
+			if err := w.another(ctx, held.Value, held.Lease, owner); err != nil {
 				return 0, err
 			}
-			guard = clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0].ModRevision)
+			guard = clientv3.Compare(clientv3.ModRevision(key), "=", held.ModRevision)
 		}
 	}
 	return 0, fmt.Errorf("%s: others take and release this lock again and again", key)

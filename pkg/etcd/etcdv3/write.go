@@ -2,6 +2,7 @@ package etcdv3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -32,13 +33,33 @@ func (w *Writer) Read(ctx context.Context, keys []string) ([]*etcd.Entry, error)
 	if err != nil {
 		return nil, err
 	}
+	if !response.Succeeded { // it had no condition
+		return nil, errors.New("a transaction without a condition was not done: the server is not a conforming etcd")
+	}
 	entries := make([]*etcd.Entry, len(keys))
-	for i, r := range response.Responses {
-		if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
-			entries[i] = entryOf(kvs[0])
+	for i, key := range keys {
+		if entries[i], err = entryAt(response, i, len(keys), key); err != nil {
+			return nil, err
 		}
 	}
 	return entries, nil
+}
+
+// entryAt is the entry that an answer of so many ranges has for a key, nil for none. Errors: an answer that does not
+// say whether there is one, or is about another key: what it does not say would count as gone.
+func entryAt(response *clientv3.TxnResponse, i, of int, key string) (*etcd.Entry, error) {
+	if len(response.Responses) != of || response.Responses[i].GetResponseRange() == nil {
+		return nil, fmt.Errorf("reading %q: the transaction has %d answers to %d requests, or one to another request: "+
+			"the server is not a conforming etcd", key, len(response.Responses), of)
+	}
+	kvs := response.Responses[i].GetResponseRange().Kvs
+	switch {
+	case len(kvs) == 0:
+		return nil, nil
+	case len(kvs) > 1 || kvs[0] == nil || string(kvs[0].Key) != key:
+		return nil, fmt.Errorf("reading %q: the answer is about other keys: the server is not a conforming etcd", key)
+	}
+	return entryOf(kvs[0]), nil
 }
 
 func entryOf(kv *mvccpb.KeyValue) *etcd.Entry {
@@ -89,10 +110,11 @@ func (w *Writer) guarded(ctx context.Context, guards []clientv3.Cmp, ops []clien
 	if err != nil || response.Succeeded || w.lock == nil {
 		return err == nil && response.Succeeded, err
 	}
-	if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) != 1 || kvs[0].ModRevision != w.lock.revision {
-		return false, move.ErrLockLost
+	held, err := entryAt(response, 0, 1, w.lock.key)
+	if err == nil && (held == nil || held.ModRevision != w.lock.revision) {
+		err = move.ErrLockLost
 	}
-	return false, nil
+	return false, err
 }
 
 func (w *Writer) commit(ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op) (

@@ -324,3 +324,29 @@ func TestWhatCustomResourcesControlGoesAfterThem(t *testing.T) {
 		t.Errorf("after its owner: %v", err)
 	}
 }
+
+// liar answers requests for widgets with a role binding as well, before them.
+type liar struct{ *store }
+
+func (l liar) Page(ctx context.Context, r etcd.Request) (etcd.Page, error) {
+	page, err := l.store.Page(ctx, r)
+	if strings.HasPrefix(r.From, "/registry/example.com/widgets/") && len(page.Entries) > 0 {
+		evil := custom("e1", "rbac.authorization.k8s.io", "ClusterRoleBinding", "new", "")
+		page.Entries = append([]etcd.Entry{{Key: []byte("/registry/clusterrolebindings/evil"), ModRevision: 1,
+			Value: []byte(evil)}}, page.Entries...)
+		page.RangeKeys++
+	}
+	return page, err
+}
+
+// TestKeysOfOtherResourcesStay: the store of one side puts nothing but custom resources into that of the other side,
+// whatever it answers.
+func TestKeysOfOtherResourcesStay(t *testing.T) {
+	w := newCustoms()
+	j := w.objects(false, true)
+	j.From.Store = liar{w.core}
+	err := j.Move(t.Context())
+	if _, there := w.modern.entries["/registry/clusterrolebindings/evil"]; there || err == nil {
+		t.Errorf("Move = %v, and the modern store has the role binding: %t; want an error, and none", err, there)
+	}
+}
