@@ -25,7 +25,7 @@ func (r *reader) printedUnits(name string, text []byte) bool {
 		return false
 	}
 	files := newMemoryFiles()
-	to, content := path.Join("etc/systemd/system", stem(name)+".service"), []string(nil)
+	to, content := path.Join("etc/systemd/system", strings.TrimSuffix(stem(name), ".service")+".service"), []string(nil)
 	end := func() {
 		if whole := strings.Join(content, ""); strings.TrimSpace(whole) != "" {
 			files.add(to, []byte(whole))
