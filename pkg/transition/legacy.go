@@ -42,8 +42,9 @@ func refuseLegacyMinor(a, b *plan.Plan, _ Facts) string {
 	if a.Legacy.Version.Minor == b.Legacy.Version.Minor {
 		return ""
 	}
-	return fmt.Sprintf("spec.legacy.version: %s and %s: the minor of the legacy side stays", a.Legacy.Version,
-		b.Legacy.Version)
+	return fmt.Sprintf("spec.legacy.version: %s and %s: the minor of a hosted legacy side stays, for nothing in a "+
+		"cluster looks whether its objects would be lost: write %s again", a.Legacy.Version, b.Legacy.Version,
+		a.Legacy.Version)
 }
 
 // legacyUp reports whether the API servers of the legacy side are of another minor afterwards.

@@ -139,7 +139,7 @@ func TestLegacyUpIsRefused(t *testing.T) {
 	const hosted = "hosted-1.15-1.36.yaml"
 	before := strings.ReplaceAll(example(t, hosted), "version: 1.15.12", "version: 1.14.10")
 	_, err := NewHosted(planOf(t, hosted, before), planOf(t, hosted, example(t, hosted)), Facts{StoresAgree: true})
-	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "the minor of the legacy side stays") {
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "the minor of a hosted legacy side stays") {
 		t.Errorf("NewHosted = %v, want it refused", err)
 	}
 }

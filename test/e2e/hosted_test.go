@@ -518,7 +518,7 @@ func (h *hostedRig) refuses(users map[pair.Side]*rig.Client) {
 	for _, edit := range []struct{ was, is, condition, says string }{
 		{`{"layout":"split"}`, `{"layout":"shared"}`, api.ConditionSafe, "the plan has errors: FUS"},
 		{`{"legacy":{"version":"1.15.12"}}`, `{"legacy":{"version":"1.16.15"}}`, api.ConditionProgressing,
-			"the minor of the legacy side stays"},
+			"the minor of a hosted legacy side stays"},
 	} {
 		h.ok("", "patch", "fcp", "hosted", "--type=merge", "-p", `{"spec":`+edit.is+`}`)
 		h.awaits("hosted", edit.condition, edit.says)

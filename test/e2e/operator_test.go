@@ -314,7 +314,7 @@ func TestOperatorRunsControlPlanes(t *testing.T) {
 	// An impossible edit.
 	m.ok("", "patch", "fcp", "plane", "--type=merge", "-p", `{"spec":{"legacy":{"version":"1.16.15"}}}`)
 	m.awaits("plane", ".status.phase", "Refused")
-	m.awaits("plane", ".status.conditions[?(@.type=='Progressing')].message", "the minor of the legacy side stays")
+	m.awaits("plane", ".status.conditions[?(@.type=='Progressing')].message", "the minor of a hosted legacy side stays")
 	if got := image("kube-apiserver"); !strings.HasSuffix(got, ":v1.15.12") {
 		t.Errorf("after an impossible edit the legacy API server runs %s", got)
 	}
