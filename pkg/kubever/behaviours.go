@@ -171,6 +171,14 @@ const (
 	BehaviourSysctlAnnotationsJudged
 	// BehaviourSleepZeroRefused: kube-apiserver refuses hooks of containers that sleep for 0 seconds.
 	BehaviourSleepZeroRefused
+	// BehaviourSpreadKeysDisjoint: kube-apiserver refuses topology spread constraints with a key both in matchLabelKeys
+	// and in the labelSelector.
+	BehaviourSpreadKeysDisjoint
+	// BehaviourRestartPolicySidecarsAlone: kube-apiserver refuses a restartPolicy of containers but Always of init
+	// containers.
+	BehaviourRestartPolicySidecarsAlone
+	// BehaviourHostAliasesOfPodNetwork: kube-apiserver refuses hostAliases of pods on the network of their host.
+	BehaviourHostAliasesOfPodNetwork
 	// BehaviourSysctlSlashesRefused: kube-apiserver refuses names of sysctls with slashes.
 	BehaviourSysctlSlashesRefused
 	// BehaviourMixedProtocolsRefused: kube-apiserver refuses a Service of type LoadBalancer with ports of several
@@ -299,6 +307,9 @@ var behaviourNames = [...]string{
 	BehaviourStatefulSetPodsUnjudged:      "statefulset-pods-unjudged",
 	BehaviourSysctlAnnotationsJudged:      "sysctl-annotations-judged",
 	BehaviourSleepZeroRefused:             "sleep-zero-refused",
+	BehaviourSpreadKeysDisjoint:           "spread-keys-disjoint",
+	BehaviourRestartPolicySidecarsAlone:   "restart-policy-sidecars-alone",
+	BehaviourHostAliasesOfPodNetwork:      "host-aliases-of-pod-network",
 	BehaviourSysctlSlashesRefused:         "sysctl-slashes-refused",
 	BehaviourMixedProtocolsRefused:        "mixed-protocols-refused",
 	BehaviourNodeLeasesRead:               "node-leases-read",

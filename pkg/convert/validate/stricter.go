@@ -3,6 +3,7 @@ package validate
 import (
 	"cmp"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -215,8 +216,23 @@ var laternesses = []laterness{
 		"answers one without a token"},
 }
 
+// podLaternesses are such parts of the pods of every kind that has some.
+var podLaternesses = []struct {
+	place  *regexp.Regexp
+	until  kubever.Minor
+	source string
+}{
+	{regexp.MustCompile(`spec\.affinity\.podAntiAffinity\.preferred\w+\[\d+\]\.podAffinityTerm\.topologyKey$`), 6,
+		"validatePodAffinityTerm in pkg/api/validation/validation.go@1.6.13,1.7.0; run: 1.6.13 takes none for any"},
+}
+
 // maybeLater reports whether the error is about something that servers of a minor may do without.
 func maybeLater(kind string, minor kubever.Minor, err *field.Error) bool {
+	for _, l := range podLaternesses {
+		if minor <= l.until && l.place.MatchString(err.Field) {
+			return true
+		}
+	}
 	return slices.ContainsFunc(laternesses, func(l laterness) bool {
 		return l.kind == kind && within(err.Field, l.part) && minor <= l.until
 	})

@@ -65,6 +65,56 @@ var podStrictnesses = []podStrictness{
 		}
 		return errs
 	})},
+	{kubever.BehaviourRestartPolicySidecarsAlone, containers(func(container map[string]any, at *field.Path) (
+		errs field.ErrorList) {
+		policy, ofInit := container["restartPolicy"], strings.Contains(at.String(), "initContainers")
+		if policy == nil || ofInit && policy == "Always" {
+			return nil
+		}
+		return field.ErrorList{field.Forbidden(at.Child("restartPolicy"), "may only be Always, of init containers")}
+	})},
+	{kubever.BehaviourSpreadKeysDisjoint, func(spec map[string]any, at *field.Path) (errs field.ErrorList) {
+		for i, constraint := range objectsIn(spec, "topologySpreadConstraints") {
+			selector, selected := fields(constraint["labelSelector"]), map[string]bool{}
+			for key := range fields(selector["matchLabels"]) {
+				selected[key] = true
+			}
+			for _, requirement := range objectsIn(selector, "matchExpressions") {
+				selected[text(requirement["key"])] = true
+			}
+			for j, key := range stringsIn(constraint, "matchLabelKeys") {
+				if selected[key] {
+					errs = append(errs, field.Invalid(at.Child("topologySpreadConstraints").Index(i).
+						Child("matchLabelKeys").Index(j), key, "exists in both matchLabelKeys and labelSelector"))
+				}
+			}
+		}
+		return errs
+	}},
+	{kubever.BehaviourHostAliasesOfPodNetwork, func(spec map[string]any, at *field.Path) field.ErrorList {
+		if spec["hostNetwork"] != true || len(objectsIn(spec, "hostAliases")) == 0 {
+			return nil
+		}
+		return field.ErrorList{field.Forbidden(at.Child("hostAliases"), "may not be set when hostNetwork is true")}
+	}},
+	{kubever.BehaviourFieldSubscriptsRefused, func(spec map[string]any, at *field.Path) (errs field.ErrorList) {
+		refused := func(source any, at *field.Path) {
+			for i, item := range objectsIn(fields(source), "items") {
+				if path := text(fields(item["fieldRef"])["fieldPath"]); subscripted.MatchString(path) {
+					errs = append(errs, field.Invalid(at.Child("items").Index(i).Child("fieldRef", "fieldPath"), path,
+						"must not name one label or annotation"))
+				}
+			}
+		}
+		for i, volume := range objectsIn(spec, "volumes") {
+			in := at.Child("volumes").Index(i)
+			refused(volume["downwardAPI"], in.Child("downwardAPI"))
+			for j, source := range objectsIn(fields(volume["projected"]), "sources") {
+				refused(source["downwardAPI"], in.Child("projected", "sources").Index(j).Child("downwardAPI"))
+			}
+		}
+		return errs
+	}},
 	{kubever.BehaviourFieldSubscriptsRefused, containers(func(container map[string]any, at *field.Path) (
 		errs field.ErrorList) {
 		for i, variable := range objectsIn(container, "env") {

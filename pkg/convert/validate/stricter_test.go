@@ -54,6 +54,24 @@ func TestWhatOldServersRefuse(t *testing.T) {
 			"containers[0].env[0].valueFrom.fieldRef.fieldPath", 6, 8},
 		{"containers: [{name: c, image: i, env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}]}]",
 			"containers[0].env[0].valueFrom.fieldRef.fieldPath", 6, 7},
+		{"volumes: [{name: a, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.labels['a']\"}}]}}], " +
+			"containers: [{name: c, image: i}]", "volumes[0].downwardAPI.items[0].fieldRef.fieldPath", 6, 8},
+		{"volumes: [{name: a, projected: {sources: [{downwardAPI: {items: [{path: a, fieldRef: " +
+			"{fieldPath: \"metadata.annotations['a']\"}}]}}]}}], containers: [{name: c, image: i}]",
+			"volumes[0].projected.sources[0].downwardAPI.items[0].fieldRef.fieldPath", 6, 8},
+		{"hostNetwork: true, hostAliases: [{ip: 10.0.0.1, hostnames: [a]}], containers: [{name: c, image: i}]",
+			"hostAliases", 7, 7},
+		{"containers: [{name: c, image: i, restartPolicy: Always}]", "containers[0].restartPolicy", 29, 34},
+		{"initContainers: [{name: d, image: i, restartPolicy: Never}], containers: [{name: c, image: i}]",
+			"initContainers[0].restartPolicy", 29, 34},
+		{"initContainers: [{name: d, image: i, restartPolicy: Always}], containers: [{name: c, image: i}]", "", 0, 0},
+		{"topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: " +
+			"{matchLabels: {a: b}}, matchLabelKeys: [a]}], containers: [{name: c, image: i}]",
+			"topologySpreadConstraints[0].matchLabelKeys[0]", 27, 33},
+		{"topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: " +
+			"{matchExpressions: [{key: a, operator: Exists}]}, matchLabelKeys: [b, a]}], " +
+			"containers: [{name: c, image: i}]",
+			"topologySpreadConstraints[0].matchLabelKeys[1]", 27, 33},
 	} {
 		for _, in := range []struct{ text, at string }{
 			{"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {" + test.spec + "}", "spec."},
@@ -295,5 +313,81 @@ func TestWhatDependsOnADroppedFieldIsDoubtful(t *testing.T) {
 	}
 	if err := judged(c, in, in.GroupVersionKind(), 10); err != nil {
 		t.Errorf("a disk whose kind 1.10 knows: %v", err)
+	}
+}
+
+// Scopes of quotas came one by one.
+func TestScopesOfQuotas(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]string{
+		"CrossNamespacePodAffinity": "pods", "VolumeAttributesClass": "persistentvolumeclaims",
+	}
+	for scope, from := range map[string]kubever.Minor{"CrossNamespacePodAffinity": 22, "VolumeAttributesClass": 33} {
+		for minor := kubever.Minor(12); minor <= kubever.Newest; minor++ { // scopeSelector
+			in := parse(t, "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: a}\nspec: {hard: {"+
+				counted[scope]+": 1}, scopeSelector: {matchExpressions: [{scopeName: "+scope+
+				", operator: Exists}]}}")
+			err := judged(c, in, in.GroupVersionKind(), minor)
+			refused := err != nil && strings.Contains(err.Error(), minor.String()+" refuses it: ")
+			if refused != (minor < from) {
+				t.Errorf("scope %s of %s: %v; want refused %t", scope, minor, err, minor < from)
+			}
+		}
+	}
+}
+
+// Servers merge the keys of labels of a pod into its selectors before they validate it, from the minor on that does.
+func TestKeysOfLabelsAreMerged(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		spec, labels string
+		want         bool
+	}{
+		{"topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: " +
+			"{matchLabels: {a: b}}, matchLabelKeys: [a]}]", "a: b", true},
+		{"topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: " +
+			"{matchLabels: {a: b}}, matchLabelKeys: [c]}]", "a: b, c: d", false},
+		{"affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z, labelSelector: " +
+			"{matchLabels: {a: b}}, matchLabelKeys: [a]}]}}", "a: b", true},
+		{"affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z, labelSelector: " +
+			"{matchLabels: {a: b}}, matchLabelKeys: [a]}]}}", "c: d", false},
+		{"affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, " +
+			"podAffinityTerm: " +
+			"{topologyKey: z, labelSelector: {matchLabels: {a: b}}, matchLabelKeys: [a]}}]}}", "a: b", true},
+		{"affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, " +
+			"podAffinityTerm: " +
+			"{topologyKey: z, labelSelector: {matchLabels: {a: b}}, mismatchLabelKeys: [c]}}]}}", "c: d", false},
+	} {
+		in := parse(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {"+test.labels+"}}\nspec: {"+test.spec+
+			", containers: [{name: c, image: i}]}")
+		err := judged(c, in, in.GroupVersionKind(), kubever.Library)
+		if refused := err != nil && strings.Contains(err.Error(), "exists in both"); refused != test.want ||
+			!test.want && err != nil {
+			t.Errorf("%s of a pod with %s: %v; want refused %t", test.spec, test.labels, err, test.want)
+		}
+	}
+}
+
+// 1.6 took no topologyKey for any in preferred anti-affinity.
+func TestTopologyOfPreferredAntiAffinity(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := parse(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {affinity: {podAntiAffinity: "+
+		"{preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {labelSelector: {}}}]}}, "+
+		"containers: [{name: c, image: i}]}")
+	for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
+		err := judged(c, in, in.GroupVersionKind(), minor)
+		var refused *RefusedError
+		if !errors.As(err, &refused) || refused.Doubtful != (minor < 7) {
+			t.Errorf("no topologyKey in %s: %v; want a doubt %t", minor, err, minor < 7)
+		}
 	}
 }

@@ -115,6 +115,8 @@ func (r request) prepare(object runtime.Object, accessor metav1.Object, namespac
 		pvcutil.NormalizeDataSources(&object.Spec)
 	case *core.Service:
 		allocate(&object.Spec, serviceutil.NeedsHealthCheck(object))
+	case *core.Pod:
+		r.mergeLabelKeys(object)
 	case *apps.DaemonSet:
 		object.Spec.TemplateGeneration = max(object.Spec.TemplateGeneration, 1)
 	}
@@ -129,6 +131,46 @@ func (r request) prepare(object runtime.Object, accessor metav1.Object, namespac
 	}
 	if status := reflect.ValueOf(object).Elem().FieldByName("Status"); status.IsValid() {
 		status.SetZero()
+	}
+}
+
+// mergeLabelKeys adds to the selectors of a pod what its keys of labels select: pkg/registry/core/pod/strategy.go.
+func (r request) mergeLabelKeys(pod *core.Pod) {
+	merge := func(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator) {
+		for _, key := range keys {
+			if value, ok := pod.Labels[key]; ok && selector != nil {
+				selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+					Key: key, Operator: operator, Values: []string{value}})
+			}
+		}
+	}
+	if r.on("MatchLabelKeysInPodTopologySpreadSelectorMerge") {
+		for i := range pod.Spec.TopologySpreadConstraints {
+			constraint := &pod.Spec.TopologySpreadConstraints[i]
+			merge(constraint.LabelSelector, constraint.MatchLabelKeys, metav1.LabelSelectorOpIn)
+		}
+	}
+	if affinity := pod.Spec.Affinity; affinity != nil && r.on("MatchLabelKeysInPodAffinity") {
+		var terms []*core.PodAffinityTerm
+		of := func(required []core.PodAffinityTerm, preferred []core.WeightedPodAffinityTerm) {
+			for i := range required {
+				terms = append(terms, &required[i])
+			}
+			for i := range preferred {
+				terms = append(terms, &preferred[i].PodAffinityTerm)
+			}
+		}
+		if near := affinity.PodAffinity; near != nil {
+			of(near.RequiredDuringSchedulingIgnoredDuringExecution,
+				near.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+		if far := affinity.PodAntiAffinity; far != nil {
+			of(far.RequiredDuringSchedulingIgnoredDuringExecution, far.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+		for _, term := range terms {
+			merge(term.LabelSelector, term.MatchLabelKeys, metav1.LabelSelectorOpIn)
+			merge(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
+		}
 	}
 }
 
