@@ -218,6 +218,7 @@ func watch(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, a *
 		}
 	}
 	stores, err := r.Look(ctx, w.Host, &w)
+	err = errors.Join(err, lacking(stores, w.Stores))
 	if err != nil && (ctx.Err() != nil || deletes && a.Kind != RestoreKubelet) {
 		return fmt.Errorf("before step %s, %s: %w: %w", s.ID, s.Title, ErrUnseen, err)
 	}
@@ -243,4 +244,18 @@ func watch(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, a *
 	}
 	return errors.Join(fmt.Errorf("before step %s, %s: %w:\n  %s", s.ID, s.Title, ErrOtherStore,
 		strings.Join(looked.Why, "\n  ")), j.Append(Record{Step: s.ID, Event: Halted, Looked: looked}))
+}
+
+// lacking takes what was not requested out of an answer of a host, which would be kept for ever, and reports what is
+// missing in it: no error of the host may say so. One without stores is of a host that looks at none.
+func lacking(seen map[string]witness.Sight, stores []plan.Store) error {
+	maps.DeleteFunc(seen, func(name string, _ witness.Sight) bool {
+		return !slices.ContainsFunc(stores, func(s plan.Store) bool { return s.Name == name })
+	})
+	for _, s := range stores {
+		if _, is := seen[s.Name]; !is && len(seen) > 0 {
+			return fmt.Errorf("store %s: the answer does not have it", s.Name)
+		}
+	}
+	return nil
 }

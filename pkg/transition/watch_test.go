@@ -222,6 +222,33 @@ func TestAcknowledgedStoresAreThoseOfTheStop(t *testing.T) {
 	}
 }
 
+// TestHostsThatSayNothingOfAStore: an answer without an error that lacks a store stops what deletes, and what it has of
+// stores that were not asked about is not kept.
+func TestHostsThatSayNothingOfAStore(t *testing.T) {
+	setups := journeys(t)["hand over"]
+	tr, err := New(setups[0], setups[1], Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, e := newCluster(t, setups[0]), newStores(tr.Watch)
+	c.stores = func(w *Watch) (map[string]witness.Sight, error) {
+		seen, err := e.look(w)
+		seen["another"] = witness.Sight{Cluster: "x", Revision: 1}
+		if len(w.Stores) > 1 {
+			delete(seen, w.Stores[0].Name)
+		}
+		return seen, err
+	}
+	if err := Apply(t.Context(), &tr, c, c, nil); !errors.Is(err, ErrUnseen) {
+		t.Errorf("Apply = %v, want %v", err, ErrUnseen)
+	}
+	for _, r := range c.records {
+		if r.Looked != nil && r.Looked.Stores["another"].Cluster != "" {
+			t.Fatalf("the journal has what was not asked for: %+v", r)
+		}
+	}
+}
+
 // TestStoresThatCannotBeSeen: nothing is deleted or moved while a store is silent; a kubelet goes back, and components
 // start, for that may be what brings the store back.
 func TestStoresThatCannotBeSeen(t *testing.T) {

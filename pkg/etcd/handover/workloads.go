@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -190,6 +191,9 @@ func overdue(cronJob map[string]any, limit int, now time.Time) string {
 		since = slices.MaxFunc([]time.Time{since, deadline}, time.Time.Compare)
 	}
 	since = since.In(now.Location())
+	if strings.Contains(text, "TZ=") && !strings.Contains(text, " ") { // for which the parser ends the program
+		return fmt.Sprintf("has the schedule %q: a time zone alone", text)
+	}
 	schedule, err := cron.ParseStandard(text)
 	if err != nil {
 		return fmt.Sprintf("has the schedule %q: %v", text, err)
