@@ -142,6 +142,9 @@ const (
 	// BehaviourEnvNamesStrict: kube-apiserver refuses names of environment variables with more than letters,
 	// digits, dashes, underscores and dots, or a digit first.
 	BehaviourEnvNamesStrict
+	// BehaviourExpressionsOfMinorBefore: kube-apiserver takes new expressions of CEL only with what the minor before
+	// knows.
+	BehaviourExpressionsOfMinorBefore
 	// BehaviourFieldsValidated: kube-apiserver heeds fieldValidation, and warns of fields that it does not know or that
 	// an object has twice where a request does not say; older ones do not know it, and warn of nothing.
 	BehaviourFieldsValidated
@@ -296,6 +299,7 @@ var behaviourNames = [...]string{
 	BehaviourEnvFromUnjudged:              "env-from-unjudged",
 	BehaviourEnvNamesIdentifiers:          "env-names-identifiers",
 	BehaviourEnvNamesStrict:               "env-names-strict",
+	BehaviourExpressionsOfMinorBefore:     "expressions-of-minor-before",
 	BehaviourFieldsValidated:              "fields-validated",
 	BehaviourFieldSubscriptsRefused:       "field-subscripts-refused",
 	BehaviourRequestsBounded:              "requests-bounded",

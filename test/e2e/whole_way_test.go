@@ -541,8 +541,8 @@ func (f *nodesPair) editManager(off string) {
 	f.Eventually("the manager has its arguments", f.legacyManager("tokencleaner"+off+" "))
 }
 
-// serves begins to request a service from the node ten times a second. Where it has no endpoints, the answer is there at
-// once; ten seconds are for a machine whose processors others use.
+// serves begins to request a service from the node ten times a second. Where it has no endpoints, the answer is there
+// at once; ten seconds are for a machine whose processors others use.
 func (w *wholeWay) serves() {
 	t := w.t
 	t.Helper()

@@ -367,7 +367,8 @@ func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList,
 		case err != nil:
 			return nil, err
 		case gvk.Version == "v1":
-			return Created(crd, gvk.GroupVersion(), false), nil
+			later := laterExpressions(crd, v.minor)
+			return unique(append(Created(crd, gvk.GroupVersion(), false), later...)), nil
 		}
 		return ofBeta(crd, structural), nil
 	}

@@ -184,6 +184,12 @@ const (
 		"{name: xs.g.example}\nspec: {group: g.example, version: v1, scope: Cluster, names: {plural: xs, " +
 		"singular: x, kind: X, listKind: XList}, %s, validation: {openAPIV3Schema: {type: object}}, " +
 		"conversion: {strategy: Webhook, webhookClientConfig: {url: 'https://a'}, conversionReviewVersions: [%s]}}"
+	ruled = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: xs.g.example}\n" +
+		"spec: {group: g.example, scope: Cluster, names: {plural: xs, singular: x, kind: X, listKind: XList}, " +
+		"versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, " +
+		"properties: {spec: {type: object, properties: {a: {type: array, maxItems: 9, " +
+		"items: {type: string, maxLength: 99, x-kubernetes-validations: [{rule: %q%s}]}}}}}}}}]}"
+	rules     = "spec.validation.openAPIV3Schema.properties[spec].properties[a].items.x-kubernetes-validations[0]."
 	annotated = "apiVersion: %s\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, " +
 		"template: {metadata: {labels: {a: b}, annotations: {%q: %q}}, spec: {containers: [{name: c, image: i}]}}}"
 )
@@ -229,6 +235,13 @@ func TestWhatOldServersRefuseOfObjects(t *testing.T) {
 		{fmt.Sprintf(annotated, deployment, "security.alpha.kubernetes.io/sysctls", "a.b"),
 			"spec.template.metadata.annotations[security.alpha.kubernetes.io/sysctls]", 6, 10},
 		{fmt.Sprintf(annotated, deployment, "security.alpha.kubernetes.io/sysctls", "a.b=1,c.d=2"), "spec", none, none},
+		{fmt.Sprintf(ruled, "self.startsWith('a') && url(self).getHost() != ''", ""), rules, none, none},
+		{fmt.Sprintf(ruled, "isQuantity(self)", ""), rules + "rule", 25, 28},
+		{fmt.Sprintf(ruled, "isIP(self)", ""), rules + "rule", 25, 30},
+		{fmt.Sprintf(ruled, "!format.dns1123Label().validate(self).hasValue()", ""), rules + "rule", 25, 31},
+		{fmt.Sprintf(ruled, "isSemver(self, true)", ""), rules + "rule", 25, 33},
+		{fmt.Sprintf(ruled, "self != ''", ", messageExpression: \"string(isIP(self))\""),
+			rules + "messageExpression", 27, 30},
 	} {
 		for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
 			object := parse(t, test.text)
