@@ -263,15 +263,7 @@ func TestPagesOfAFurtherClusterAreNotTheGateways(t *testing.T) {
 		early := 0
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 			Got1xxResponse: func(int, textproto.MIMEHeader) error { early++; return nil }})
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.url+"/clusters/far"+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Test-Certificate", "alice")
-		response, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := x.open(ctx, "/clusters/far"+path)
 		text, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || string(text) != script || early != 0 {

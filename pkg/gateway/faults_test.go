@@ -120,15 +120,7 @@ func TestListsThatASideBreaks(t *testing.T) {
 				io.WriteString(w, item)
 				tc.end(w)
 			})
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+collection, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Test-Certificate", "alice")
-			response, err := http.DefaultTransport.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := x.open(t.Context(), collection)
 			text, err := io.ReadAll(response.Body)
 			response.Body.Close()
 			if refused := response.StatusCode == http.StatusServiceUnavailable; refused != (tc.objects == 10) ||

@@ -242,6 +242,21 @@ func proxyCertificate(t testing.TB) (cert, key string) {
 	return cert, key
 }
 
+// open asks as alice for what is read in pieces.
+func (x *fixture) open(ctx context.Context, path string) *http.Response {
+	x.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.url+path, nil)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	r.Header.Set("Test-Certificate", "alice")
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return response
+}
+
 // ask sends a request as alice; headers are "Name: value".
 func (x *fixture) ask(method, path, body string, headers ...string) (int, http.Header, string) {
 	x.t.Helper()

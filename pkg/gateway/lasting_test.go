@@ -44,16 +44,7 @@ func TestWatchesEndWhenTheirObjectsAreElsewhere(t *testing.T) {
 	}
 	watch := func(version string) (events *bufio.Reader) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-			x.url+widgetsPath+"?watch=1&resourceVersion="+version, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Test-Certificate", "alice")
-		response, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := x.open(t.Context(), widgetsPath+"?watch=1&resourceVersion="+version)
 		t.Cleanup(func() { response.Body.Close() })
 		events = bufio.NewReader(response.Body)
 		if line, err := events.ReadString('\n'); err != nil || !strings.Contains(line, "ADDED") {

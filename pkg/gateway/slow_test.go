@@ -149,15 +149,7 @@ func TestWatchesEndWithTheGateway(t *testing.T) {
 				<-r.Context().Done()
 			})
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+way.path+"?watch=1", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Test-Certificate", "alice")
-		response, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := x.open(t.Context(), way.path+"?watch=1")
 		lines := bufio.NewReader(response.Body)
 		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "ADDED") {
 			t.Errorf("%s: %q, %v", name, line, err)
