@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -26,7 +27,7 @@ type memberState struct {
 	err      error // why it says nothing
 	*clientv3.StatusResponse
 	release, minor  string
-	cluster         string // the minor on which the members have agreed, as it knows it
+	cluster         string // the minor on which the members have agreed, as it knows it; "" while they have not
 	lowers          bool   // a downgrade is under way
 	members, others int    // of the cluster; those that are learners
 }
@@ -35,6 +36,9 @@ const (
 	memberPatience = 10 * time.Second
 	// statusBytes is the largest answer of a member about itself, or about the others.
 	statusBytes = 4 << 20
+	// notDecided is what a member says that has started and has not heard yet on which release all agree (etcd's
+	// server/etcdserver/api/etcdhttp/version.go).
+	notDecided = "not_decided"
 )
 
 // askMembers asks each member of a store alone.
@@ -93,7 +97,8 @@ func (m *memberState) read(ctx context.Context, client *clientv3.Client, secured
 	}
 	if err == nil {
 		m.release = version.Etcdserver
-		if m.minor, err = minorOf(m.release); err == nil {
+		m.minor, err = minorOf(m.release)
+		if err == nil && version.Etcdcluster != notDecided {
 			m.cluster, err = minorOf(version.Etcdcluster)
 		}
 	}
@@ -159,7 +164,7 @@ func membersAre(ctx context.Context, m *transition.Members) error {
 		case s.endpoint == m.Member && !isVersion(s.release, m.Version):
 			wrong(s, "is %s, want %s", s.release, m.Version)
 		case m.Cluster != "" && s.cluster != m.Cluster:
-			wrong(s, "the members have agreed on %s, want %s", s.cluster, m.Cluster)
+			wrong(s, "the members have agreed on %s, want %s", cmp.Or(s.cluster, "nothing yet"), m.Cluster)
 		}
 	}
 	if m.Member != "" && !slices.Contains(m.Store.Endpoints, m.Member) {
