@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -229,7 +230,11 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 	if err != nil {
 		return judgement{}, err
 	}
-	certain = append(certain, ended...)
+	later, err := v.laterExpressions(read)
+	if err != nil {
+		return judgement{}, err
+	}
+	certain = append(append(certain, ended...), later...)
 	if v.full {
 		return judgement{refused: append(certain, errs...), reading: reading}, nil
 	}
@@ -367,8 +372,7 @@ func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList,
 		case err != nil:
 			return nil, err
 		case gvk.Version == "v1":
-			later := laterExpressions(crd, v.minor)
-			return unique(append(Created(crd, gvk.GroupVersion(), false), later...)), nil
+			return Created(crd, gvk.GroupVersion(), false), nil
 		}
 		return ofBeta(crd, structural), nil
 	}
@@ -384,6 +388,27 @@ func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList,
 		saidOnce(object, errs)
 	}
 	return errs, nil
+}
+
+// laterExpressions are the expressions of an object that the minor does not compile.
+func (v *validation) laterExpressions(object *unstructured.Unstructured) (field.ErrorList, error) {
+	gvk := object.GroupVersionKind()
+	switch {
+	case v.minor >= kubever.Library:
+	case isDefinition(gvk) && gvk.Version == "v1":
+		crd, err := v.definition(reduced(object, true))
+		if err != nil {
+			return nil, err
+		}
+		return laterExpressions(crd, v.minor), nil
+	case gvk.Group == admissionregistration.GroupName:
+		internal, native, err := v.internal(object)
+		if err != nil || !native {
+			return nil, err
+		}
+		return laterExpressions(internal, v.minor), nil
+	}
+	return nil, nil
 }
 
 // equivalent judges an object in a version that 1.36 does not have, any more or yet, by one that it has, if only with

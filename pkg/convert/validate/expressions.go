@@ -3,35 +3,65 @@ package validate
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	schemacel "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// laterExpressions are the rules of a CRD that servers of an older minor refuse because they use functions that CEL has
-// since: which release brought them is said by Kubernetes' own environments. Rules that the minor drops are not there.
-func laterExpressions(crd *apiextensions.CustomResourceDefinition, minor kubever.Minor) field.ErrorList {
-	if minor >= kubever.Library {
-		return nil
-	}
+// laterExpressions are the expressions of an object that servers of a minor older than the library refuse because they
+// use functions that CEL has since: which release brought them is said by Kubernetes' own environments. Expressions that
+// the minor drops are not there.
+func laterExpressions(object runtime.Object, minor kubever.Minor) field.ErrorList {
 	known := minor
 	if kubever.Behaves(kubever.BehaviourExpressionsOfMinorBefore, minor) {
 		known--
 	}
-	e := expressions{environment.MustBaseEnvSet(version.MajorMinor(1, uint(known)))}
-	var errs field.ErrorList
-	at := field.NewPath("spec")
-	if v := crd.Spec.Validation; v != nil {
+	e, spec := expressions{environment.MustBaseEnvSet(version.MajorMinor(1, uint(known)))}, field.NewPath("spec")
+	switch object := object.(type) {
+	case *apiextensions.CustomResourceDefinition:
+		return e.ofDefinition(&object.Spec, spec)
+	case *admissionregistration.ValidatingAdmissionPolicy:
+		return e.ofValidating(&object.Spec, spec)
+	case *admissionregistration.MutatingAdmissionPolicy:
+		return e.ofMutating(&object.Spec, spec)
+	case *admissionregistration.ValidatingWebhookConfiguration:
+		return ofWebhooks(e, object.Webhooks,
+			func(w *admissionregistration.ValidatingWebhook) []admissionregistration.MatchCondition {
+				return w.MatchConditions
+			})
+	case *admissionregistration.MutatingWebhookConfiguration:
+		return ofWebhooks(e, object.Webhooks,
+			func(w *admissionregistration.MutatingWebhook) []admissionregistration.MatchCondition {
+				return w.MatchConditions
+			})
+	}
+	return nil
+}
+
+// expressions compiles with what a release knows.
+type expressions struct{ known *environment.EnvSet }
+
+func (e expressions) ofDefinition(
+	spec *apiextensions.CustomResourceDefinitionSpec, at *field.Path,
+) (errs field.ErrorList) {
+	if v := spec.Validation; v != nil {
 		errs = e.root(v.OpenAPIV3Schema, at.Child("validation", "openAPIV3Schema"))
 	}
-	for i, v := range crd.Spec.Versions {
+	for i, v := range spec.Versions {
 		if v.Schema != nil {
 			errs = append(errs, e.root(v.Schema.OpenAPIV3Schema,
 				at.Child("versions").Index(i).Child("schema", "openAPIV3Schema"))...)
@@ -39,9 +69,6 @@ func laterExpressions(crd *apiextensions.CustomResourceDefinition, minor kubever
 	}
 	return errs
 }
-
-// expressions compiles the rules of schemas with what a release knows.
-type expressions struct{ known *environment.EnvSet }
 
 func (e expressions) root(schema *apiextensions.JSONSchemaProps, at *field.Path) field.ErrorList {
 	if schema == nil {
@@ -87,6 +114,115 @@ func (e expressions) under(
 		if result.MessageExpressionError != nil {
 			errs = append(errs, field.Invalid(in.Child("messageExpression"), rule.MessageExpression,
 				result.MessageExpressionError.Detail))
+		}
+	}
+	return errs
+}
+
+// compilers are those without variables of an environment, which take long to make.
+var compilers sync.Map
+
+func (e expressions) compiler() plugincel.Compiler {
+	compiler, ok := compilers.Load(e.known)
+	if !ok {
+		compiler, _ = compilers.LoadOrStore(e.known, plugincel.NewCompiler(e.known))
+	}
+	return compiler.(plugincel.Compiler)
+}
+
+// compile says what is wrong with an expression. One that is missing is refused for that.
+func compile(compiler plugincel.Compiler, expression plugincel.ExpressionAccessor,
+	has plugincel.OptionalVariableDeclarations, at *field.Path) field.ErrorList {
+	if expression.GetExpression() == "" {
+		return nil
+	}
+	result := compiler.CompileCELExpression(expression, has, environment.NewExpressions)
+	return failed(result, expression, at)
+}
+
+func failed(
+	result plugincel.CompilationResult, expression plugincel.ExpressionAccessor, at *field.Path,
+) field.ErrorList {
+	if result.Error == nil {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, expression.GetExpression(), result.Error.Detail)}
+}
+
+// ofPolicy compiles the conditions and variables of an admission policy, and returns what compiles the rest.
+func (e expressions) ofPolicy(conditions []admissionregistration.MatchCondition,
+	variables []admissionregistration.Variable, has plugincel.OptionalVariableDeclarations, at *field.Path) (
+	plugincel.Compiler, field.ErrorList) {
+	errs := e.ofConditions(conditions, has, at)
+	if len(variables) == 0 {
+		return e.compiler(), errs
+	}
+	compiler, err := plugincel.NewCompositedCompiler(e.known)
+	if err != nil {
+		return e.compiler(), append(errs, field.InternalError(at.Child("variables"), err))
+	}
+	for i, v := range variables {
+		variable := &validating.Variable{Name: v.Name, Expression: v.Expression}
+		result := compiler.CompileAndStoreVariable(variable, has, environment.NewExpressions)
+		errs = append(errs, failed(result, variable, at.Child("variables").Index(i).Child("expression"))...)
+	}
+	return compiler, errs
+}
+
+func (e expressions) ofConditions(conditions []admissionregistration.MatchCondition,
+	has plugincel.OptionalVariableDeclarations, at *field.Path) (errs field.ErrorList) {
+	for i, c := range conditions {
+		errs = append(errs, compile(e.compiler(), &matchconditions.MatchCondition{Expression: c.Expression}, has,
+			at.Child("matchConditions").Index(i).Child("expression"))...)
+	}
+	return errs
+}
+
+func ofWebhooks[W any](e expressions, webhooks []W, conditions func(*W) []admissionregistration.MatchCondition) (
+	errs field.ErrorList) {
+	for i := range webhooks {
+		errs = append(errs, e.ofConditions(conditions(&webhooks[i]),
+			plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, field.NewPath("webhooks").Index(i))...)
+	}
+	return errs
+}
+
+func (e expressions) ofValidating(
+	spec *admissionregistration.ValidatingAdmissionPolicySpec, at *field.Path,
+) field.ErrorList {
+	has := plugincel.OptionalVariableDeclarations{HasParams: spec.ParamKind != nil, HasAuthorizer: true}
+	compiler, errs := e.ofPolicy(spec.MatchConditions, spec.Variables, has, at)
+	for i, v := range spec.Validations {
+		in := at.Child("validations").Index(i)
+		errs = append(errs, compile(compiler, &validating.ValidationCondition{Expression: v.Expression}, has,
+			in.Child("expression"))...)
+		errs = append(errs, compile(compiler,
+			&validating.MessageExpressionCondition{MessageExpression: v.MessageExpression},
+			plugincel.OptionalVariableDeclarations{HasParams: has.HasParams}, in.Child("messageExpression"))...)
+	}
+	for i, a := range spec.AuditAnnotations {
+		errs = append(errs, compile(compiler, &validating.AuditAnnotationCondition{ValueExpression: a.ValueExpression},
+			has, at.Child("auditAnnotations").Index(i).Child("valueExpression"))...)
+	}
+	return errs
+}
+
+func (e expressions) ofMutating(
+	spec *admissionregistration.MutatingAdmissionPolicySpec, at *field.Path,
+) field.ErrorList {
+	has := plugincel.OptionalVariableDeclarations{HasParams: spec.ParamKind != nil, HasAuthorizer: true}
+	compiler, errs := e.ofPolicy(spec.MatchConditions, spec.Variables, has, at)
+	has.HasPatchTypes = true
+	for i, m := range spec.Mutations {
+		in := at.Child("mutations").Index(i)
+		if m.JSONPatch != nil {
+			errs = append(errs, compile(compiler, &patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}, has,
+				in.Child("jsonPatch", "expression"))...)
+		}
+		if m.ApplyConfiguration != nil {
+			errs = append(errs, compile(compiler,
+				&patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression}, has,
+				in.Child("applyConfiguration", "expression"))...)
 		}
 	}
 	return errs

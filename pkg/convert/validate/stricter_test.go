@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -190,6 +191,12 @@ const (
 		"properties: {spec: {type: object, properties: {a: {type: array, maxItems: 9, " +
 		"items: {type: string, maxLength: 99, x-kubernetes-validations: [{rule: %q%s}]}}}}}}}}]}"
 	rules     = "spec.validation.openAPIV3Schema.properties[spec].properties[a].items.x-kubernetes-validations[0]."
+	admission = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: a}\n" +
+		"spec: {failurePolicy: Fail, matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], " +
+		"operations: [CREATE], resources: [pods]}]}, validations: [{expression: %q}]%s}"
+	matching = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\n" +
+		"metadata: {name: a}\nwebhooks: [{name: a.b.c, clientConfig: {url: 'https://a'}, sideEffects: None, " +
+		"admissionReviewVersions: [v1, v1beta1], matchConditions: [{name: a, expression: %q}]}]"
 	annotated = "apiVersion: %s\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, " +
 		"template: {metadata: {labels: {a: b}, annotations: {%q: %q}}, spec: {containers: [{name: c, image: i}]}}}"
 )
@@ -242,6 +249,20 @@ func TestWhatOldServersRefuseOfObjects(t *testing.T) {
 		{fmt.Sprintf(ruled, "isSemver(self, true)", ""), rules + "rule", 25, 33},
 		{fmt.Sprintf(ruled, "self != ''", ", messageExpression: \"string(isIP(self))\""),
 			rules + "messageExpression", 27, 30},
+		{fmt.Sprintf(admission, "object.metadata.name != ''", ""), "spec", none, none},
+		{fmt.Sprintf(admission, "isIP(object.metadata.name)", ""), "spec.validations[0].expression", 30, 30},
+		{fmt.Sprintf(admission, "variables.x", ", variables: [{name: x, expression: 'isIP(object.metadata.name)'}]"),
+			"spec.variables[0].expression", 30, 30},
+		{fmt.Sprintf(admission, "!format.dns1123Label().validate(object.metadata.name).hasValue()", ""),
+			"spec.validations[0].expression", 30, 31},
+		{fmt.Sprintf(admission, "true", ", auditAnnotations: [{key: k, "+
+			"valueExpression: 'string(isSemver(object.metadata.name, true))'}]"),
+			"spec.auditAnnotations[0].valueExpression", 30, 33},
+		{fmt.Sprintf(admission, "true",
+			", matchConditions: [{name: a, expression: 'object.spec.a.distinct().size() == 1'}]"),
+			"spec.matchConditions[0].expression", 30, 34},
+		{fmt.Sprintf(matching, "isIP(request.name)"), "webhooks[0].matchConditions[0].expression", 28, 30},
+		{fmt.Sprintf(matching, "request.name != ''"), "webhooks", none, none},
 	} {
 		for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
 			object := parse(t, test.text)
@@ -401,6 +422,24 @@ func TestTopologyOfPreferredAntiAffinity(t *testing.T) {
 		var refused *RefusedError
 		if !errors.As(err, &refused) || refused.Doubtful != (minor < 7) {
 			t.Errorf("no topologyKey in %s: %v; want a doubt %t", minor, err, minor < 7)
+		}
+	}
+}
+
+// Mutating policies are served by default since 1.36 alone: servers of before are asked for them by flag.
+func TestMutationsOfLaterFunctions(t *testing.T) {
+	later := "string(isSemver(object.metadata.name, true))"
+	policy := &admissionregistration.MutatingAdmissionPolicy{Spec: admissionregistration.MutatingAdmissionPolicySpec{
+		Variables: []admissionregistration.Variable{{Name: "x", Expression: later}},
+		Mutations: []admissionregistration.Mutation{
+			{JSONPatch: &admissionregistration.JSONPatch{Expression: "[JSONPatch{op: 'add', path: '/a', value: " +
+				later + "}]"}},
+			{ApplyConfiguration: &admissionregistration.ApplyConfiguration{Expression: "Object{metadata: " +
+				"Object.metadata{generateName: " + later + "}}"}},
+		}}}
+	for minor, want := range map[kubever.Minor]int{32: 3, 33: 3, 34: 0, 35: 0} {
+		if errs := laterExpressions(policy, minor); len(errs) != want {
+			t.Errorf("%s: %v", minor, errs)
 		}
 	}
 }
