@@ -22,9 +22,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// laterExpressions are the expressions of an object that servers of a minor older than the library refuse because they
-// use functions that CEL has since: which release brought them is said by Kubernetes' own environments. Expressions that
-// the minor drops are not there.
+// laterExpressions are the expressions of an object that servers of a minor before the library refuse because they
+// use functions that CEL has since: which release brought them is said by Kubernetes' own environments. Expressions
+// that the minor drops are not there.
 func laterExpressions(object runtime.Object, minor kubever.Minor) field.ErrorList {
 	known := minor
 	if kubever.Behaves(kubever.BehaviourExpressionsOfMinorBefore, minor) {
