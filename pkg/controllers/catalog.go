@@ -38,11 +38,14 @@ func (r resource) can(verbs ...string) bool {
 // catalog is what a side serves at one moment.
 type catalog struct {
 	resources []resource // one version of each group and resource, the server's preferred one where that has it
-	versions  map[schema.GroupVersion]bool
-	failed    map[string]error // groups whose discovery failed: they may serve any kind
-	dormant   map[string]error // groups with a definition that has never been served: it may be at any time
-	asked     time.Time        // before the first request of discovery
-	doubt     error            // why it must not be used; nil for a complete catalog
+	// further are the other versions, without those that are known to have the same objects. Each may be another
+	// server's: of an extension API server, and of a definition of the same name.
+	further  []resource
+	versions map[schema.GroupVersion]bool
+	failed   map[string]error // groups whose discovery failed: they may serve any kind
+	dormant  map[string]error // groups with a definition that has never been served: it may be at any time
+	asked    time.Time        // before the first request of discovery
+	doubt    error            // why it must not be used; nil for a complete catalog
 }
 
 // doubted is the catalog with a reason not to use it.
@@ -52,26 +55,36 @@ func (c *catalog) doubted(why error) *catalog {
 	return &doubted
 }
 
-// catalogOf is a catalog of what discovery found.
-func catalogOf(side pair.Side, result *discovery.Result, asked time.Time) *catalog {
+// catalogOf is a catalog of what discovery found on a side. A version that the side's release builds in comes before
+// those that definitions add, which the server may prefer and not even serve.
+func (l layout) catalogOf(side pair.Side, result *discovery.Result, asked time.Time) *catalog {
 	c := &catalog{failed: map[string]error{}, versions: map[schema.GroupVersion]bool{}, asked: asked}
 	for gv, err := range result.Failed {
 		c.failed[gv.Group] = err
 	}
-	taken := map[schema.GroupResource]bool{}
+	builtIn, taken := map[schema.GroupResource]bool{}, map[schema.GroupResource]bool{}
+	for _, r := range result.Resources {
+		builtIn[r.GroupResource()] = builtIn[r.GroupResource()] || l.buildsIn(side, r.GroupVersionResource())
+	}
 	for _, r := range result.Resources { // the preferred version of each group comes first
 		c.versions[r.GroupVersion] = true
-		if gr := r.GroupResource(); !taken[gr] {
+		gr, own := r.GroupResource(), l.buildsIn(side, r.GroupVersionResource())
+		found := resource{side: side, GroupVersionResource: r.GroupVersionResource(), kind: r.Kind,
+			namespaced: r.Namespaced, verbs: letters(r.Verbs)}
+		switch {
+		case !taken[gr] && own == builtIn[gr]:
 			taken[gr] = true
-			c.resources = append(c.resources, resource{
-				side: side, GroupVersionResource: r.GroupVersionResource(), kind: r.Kind, namespaced: r.Namespaced,
-				verbs: letters(r.Verbs),
-			})
+			c.resources = append(c.resources, found)
+		case !own:
+			c.further = append(c.further, found)
 		}
 	}
-	slices.SortFunc(c.resources, func(a, b resource) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
-	})
+	for _, list := range [][]resource{c.resources, c.further} {
+		slices.SortFunc(list, func(a, b resource) int {
+			return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource),
+				cmp.Compare(a.Version, b.Version))
+		})
+	}
 	return c
 }
 
@@ -86,12 +99,15 @@ func letters(verbs []string) string {
 	return string(b)
 }
 
-// ofKind lists the resources that hold objects of a kind, under any of the groups.
+// ofKind lists the resources that hold objects of a kind, under any of the groups: in every version that may have
+// objects of its own, after those of resources.
 func (c *catalog) ofKind(groups []string, kind string) []resource {
 	var found []resource
-	for _, r := range c.resources {
-		if r.kind == kind && slices.Contains(groups, r.Group) {
-			found = append(found, r)
+	for _, list := range [][]resource{c.resources, c.further} {
+		for _, r := range list {
+			if r.kind == kind && slices.Contains(groups, r.Group) {
+				found = append(found, r)
+			}
 		}
 	}
 	return found
@@ -127,6 +143,13 @@ func (l layout) known(gk schema.GroupKind) bool {
 	return slices.ContainsFunc(l.plan.Resources, func(r pair.Resource) bool {
 		return r.ServesKind(gk.Group, gk.Kind)
 	})
+}
+
+// buildsIn reports whether the version of a side serves a resource by itself.
+func (l layout) buildsIn(side pair.Side, gvr schema.GroupVersionResource) bool {
+	row := l.plan.Row(gvr.GroupResource())
+	return row != nil && row.Name == gvr.Resource &&
+		slices.Contains(row.View(side).Serves, gvr.GroupVersion().String())
 }
 
 // groups lists every group under which the kind's objects may be found: an object of apps is one of extensions as well.

@@ -92,7 +92,8 @@ func (c *catalogs) ask(ctx context.Context, moment time.Time) (*catalog, error) 
 }
 
 func sameResources(a, b *catalog) bool {
-	return slices.Equal(a.resources, b.resources) && len(a.failed) == len(b.failed) && len(a.dormant) == len(b.dormant)
+	return slices.Equal(a.resources, b.resources) && slices.Equal(a.further, b.further) &&
+		len(a.failed) == len(b.failed) && len(a.dormant) == len(b.dormant)
 }
 
 // listen notes since when the catalogs lack a kind.

@@ -151,7 +151,7 @@ func (c *cluster) believe(ctx context.Context, side pair.Side, seen []schema.Gro
 	if err := c.identify(ctx, side, result.Identity); err != nil {
 		return nil, err
 	}
-	listed := catalogOf(side, result, asked)
+	listed := c.layout.catalogOf(side, result, asked)
 	// After discovery: what is defined between the two is missed by discovery and found here, never the other way
 	// round.
 	definitions, err := client.definitions(ctx, c.layout, listed)

@@ -1,0 +1,107 @@
+package controllers
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// defineIn makes a side serve a resource in one more version, which it prefers and which has no objects: as by a
+// definition of whoever may create one, in the group of an extension API server, or of the API server itself.
+func (w *world) defineIn(c *collector, side pair.Side, gvr schema.GroupVersionResource, kind string) {
+	w.t.Helper()
+	root := "/apis/" + gvr.GroupVersion().String()
+	answer := func(rw http.ResponseWriter, code int, value any) {
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(code)
+		_ = json.NewEncoder(rw).Encode(value)
+	}
+	server, err := apiserver.New(serverOf(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/apis":
+			recorder := httptest.NewRecorder()
+			w.serve(side, recorder, r)
+			var list metav1.APIGroupList
+			if err := json.Unmarshal(recorder.Body.Bytes(), &list); err != nil {
+				w.t.Error(err)
+			}
+			for i := range list.Groups {
+				if group := &list.Groups[i]; group.Name == gvr.Group {
+					group.PreferredVersion = metav1.GroupVersionForDiscovery{GroupVersion: gvr.GroupVersion().String(),
+						Version: gvr.Version}
+					group.Versions = slices.Insert(group.Versions, 0, group.PreferredVersion)
+				}
+			}
+			answer(rw, 200, list)
+		case r.URL.Path == root:
+			answer(rw, 200, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"},
+				GroupVersion: gvr.GroupVersion().String(), APIResources: []metav1.APIResource{
+					{Name: gvr.Resource, Kind: kind, Namespaced: true, Verbs: everyVerb}}})
+		case strings.HasPrefix(r.URL.Path, root+"/namespaces/"):
+			_, name := lastTwo(r.URL.Path)
+			answer(rw, 404, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+				Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404,
+				Details: &metav1.StatusDetails{Name: name, Group: gvr.Group, Kind: gvr.Resource}})
+		case strings.HasPrefix(r.URL.Path, root+"/"):
+			answer(rw, 200, map[string]any{"kind": kind + "List", "apiVersion": gvr.GroupVersion().String(),
+				"metadata": map[string]string{"resourceVersion": "1"}, "items": []any{}})
+		default:
+			w.serve(side, rw, r)
+		}
+	})), apiserver.Options{Attempts: 1, QPS: -1})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c.clients[side].server = server
+	c.catalogs[side].forget()
+}
+
+// An API server may have the versions of a group from different servers, each with objects of its own: an extension API
+// server has one, and whoever may create a definition of that name makes another, which is preferred. An owner is
+// looked for in all.
+func TestOwnersOfEveryVersionStay(t *testing.T) {
+	for _, at := range []schema.GroupVersionResource{
+		{Group: "example.test", Version: "v9", Resource: "widgets"},
+		{Group: "apps", Version: "v9", Resource: "replicasets"},
+	} {
+		t.Run(at.String(), func(t *testing.T) {
+			w := newWorld(t)
+			c, m := w.collector(Options{})
+			ref := w.put(modern, at.Resource, "demo", "owner")
+			pod := w.put("", "pods", "demo", "one", ref)
+			w.see(t.Context(), m)
+			w.defineIn(c, modern, at, ref.Kind)
+			m.graph.remove(ref.UID) // the watch of its version has ended
+			if err := c.process(t.Context(), pod.UID); err != nil || len(w.deletions) > 0 {
+				t.Errorf("process = %v, deleted %q; want the pod to stay, whose owner is there", err, w.deletions)
+			}
+			w.drop(modern, at.Resource, "demo", "owner")
+			if err := c.process(t.Context(), pod.UID); err != nil || fmt.Sprint(w.deletions) != "[pods/demo/one]" {
+				t.Errorf("process = %v, deleted %q; want the pod to go, whose owner is gone", err, w.deletions)
+			}
+		})
+	}
+}
+
+// What a version builds in is watched in a version that it builds in, whatever another one is that the server prefers.
+func TestBuiltInVersionsAreWatched(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	w.defineIn(c, modern, schema.GroupVersionResource{Group: "apps", Version: "v9", Resource: "replicasets"},
+		"ReplicaSet")
+	for _, r := range m.layout.watchedFor(t, m) {
+		if r.side == modern && r.Resource == "replicasets" && r.Version != "v1" {
+			t.Errorf("watched in %s, want v1", r.Version)
+		}
+	}
+}
