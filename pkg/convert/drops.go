@@ -12,8 +12,8 @@ import (
 type valueDrop struct {
 	typeName, field string
 	source          string
-	// why says what a minor does with the field of an object that has it; "" when it keeps it.
-	why func(of map[string]any, minor kubever.Minor) string
+	// why says what a minor does with the field of an object that has it, at a place; "" when it keeps it.
+	why func(of map[string]any, at trail, minor kubever.Minor) string
 }
 
 // valueDrops are what the functions that drop disabled fields look into values for.
@@ -21,7 +21,7 @@ var valueDrops = []valueDrop{
 	{
 		typeName: "v1.PersistentVolumeClaimSpec", field: "dataSource",
 		source: "pkg/api/persistentvolumeclaim/util.go@1.16.15,1.18.20,1.22.17,1.36.3; until 1.15 see field-gates.tsv",
-		why: func(of map[string]any, minor kubever.Minor) string {
+		why: func(of map[string]any, _ trail, minor kubever.Minor) string {
 			if !has(of["dataSource"], "kind") { // no server takes it
 				return ""
 			}
@@ -42,7 +42,7 @@ var valueDrops = []valueDrop{
 	{
 		typeName: "v1.PersistentVolumeClaimSpec", field: "dataSourceRef",
 		source: "pkg/api/persistentvolumeclaim/util.go@1.28.15,1.36.3",
-		why: func(of map[string]any, minor kubever.Minor) string {
+		why: func(of map[string]any, _ trail, minor kubever.Minor) string {
 			if crosses(object(of, "dataSourceRef"), minor) {
 				return minor.String() + " drops it, all of it, because it names a namespace: its feature gate " +
 					crossNamespace + " is off by default"
@@ -53,7 +53,7 @@ var valueDrops = []valueDrop{
 	{
 		typeName: "v1.ServiceSpec", field: "sessionAffinityConfig",
 		source: "SetDefaults_Service in pkg/api/v1/defaults.go@1.8.15 and pkg/apis/core/v1/defaults.go@1.36.3; run",
-		why: func(of map[string]any, minor kubever.Minor) string {
+		why: func(of map[string]any, _ trail, minor kubever.Minor) string {
 			if affinity, _ := of["sessionAffinity"].(string); affinity == "" || affinity == "None" {
 				return minor.String() + " drops it: there is no session affinity"
 			}
@@ -63,10 +63,25 @@ var valueDrops = []valueDrop{
 	{
 		typeName: "v1.SecurityContext", field: "procMount",
 		source: "pkg/api/pod/util.go@1.12.10,1.24.17,1.31.14",
-		why: func(of map[string]any, minor kubever.Minor) string {
+		why: func(of map[string]any, _ trail, minor kubever.Minor) string {
 			const gate = "ProcMountType"
 			if value, _ := of["procMount"].(string); value != "" && value != "Default" && !kept(gate, minor) {
 				return minor.String() + " makes it Default: its feature gate " + gate + " is off by default"
+			}
+			return ""
+		},
+	},
+	{
+		typeName: "v1.Container", field: "restartPolicy",
+		source: "pkg/api/pod/util.go@1.28.15,1.34.4; run: 1.28.15, 1.34.4; what others refuse is in package validate",
+		why: func(of map[string]any, at trail, minor kubever.Minor) string {
+			const sidecars, rules = "SidecarContainers", "ContainerRestartRules"
+			ofInit := len(at) > 2 && at[len(at)-3].field == "initContainers"
+			if ofInit && !kept(sidecars, minor) {
+				return offByDefault(minor, sidecars)
+			}
+			if !kept(rules, minor) && !(ofInit && of["restartPolicy"] == "Always") {
+				return offByDefault(minor, rules)
 			}
 			return ""
 		},
@@ -81,7 +96,7 @@ func keeps(field string, claim map[string]any, minor kubever.Minor) bool {
 		return false
 	}
 	for _, drop := range valueDrops {
-		if drop.typeName == claimSpec && drop.field == field && drop.why(claim, minor) != "" {
+		if drop.typeName == claimSpec && drop.field == field && drop.why(claim, nil, minor) != "" {
 			return false
 		}
 	}

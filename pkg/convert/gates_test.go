@@ -110,6 +110,10 @@ func TestFieldsDroppedForTheirValuesAreNamed(t *testing.T) {
 			map[string]any{"name": "a", "securityContext": map[string]any{"procMount": "Default"}},
 			map[string]any{"name": "b", "securityContext": map[string]any{"procMount": "Unmasked"}},
 		}}}}
+	container := func(policy string) map[string]any { return map[string]any{"name": "a", "restartPolicy": policy} }
+	restarts := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"containers": []any{container("Never")},
+			"initContainers": []any{container("Never"), container("Always")}}}}
 	populatorElsewhere := source("a.example", "Populator")
 	populatorElsewhere["namespace"] = "b"
 	set := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet",
@@ -141,6 +145,9 @@ func TestFieldsDroppedForTheirValuesAreNamed(t *testing.T) {
 		{claim(map[string]any{"dataSource": populator, "dataSourceRef": populatorElsewhere}), "spec.dataSource",
 			[]kubever.Minor{23, 26, 36}, []kubever.Minor{24, 25}}, // what it leans on is dropped with its namespace
 		{set, "spec.volumeClaimTemplates[0].spec.dataSource", []kubever.Minor{17, 24, 36}, nil},
+		{restarts, "spec.containers[0].restartPolicy", []kubever.Minor{27, 34}, []kubever.Minor{28, 33, 35}},
+		{restarts, "spec.initContainers[0].restartPolicy", []kubever.Minor{27, 28, 34}, []kubever.Minor{29, 33, 35}},
+		{restarts, "spec.initContainers[1].restartPolicy", []kubever.Minor{27, 28}, []kubever.Minor{29, 33, 34, 35}},
 		{pod, proc, []kubever.Minor{11, 12, 30, 32}, []kubever.Minor{33, 36}},
 	} {
 		named := func(minor kubever.Minor) bool {

@@ -149,7 +149,7 @@ func (n *inspection) field(key string, v any, of map[string]any, source, target 
 		return
 	}
 	if drops := target.drops[key]; drops != nil {
-		if why := drops(of); why != "" {
+		if why := drops(of, n.at); why != "" {
 			n.unknown = append(n.unknown, difference{at: n.at.path(), value: v, in: target, why: why})
 			return
 		}

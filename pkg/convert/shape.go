@@ -26,7 +26,7 @@ type shape struct {
 	free     bool            // a single value that is not looked into
 
 	// What servers of a minor make of the fields; of shapes of one minor alone.
-	drops   map[string]func(of map[string]any) string // why a field is dropped for what it holds; "" when it is kept
+	drops   map[string]func(of map[string]any, at trail) string // why a field is dropped as it is; "" when it is kept
 	refused map[string]refusals
 	judged  bool // something in it, at any depth, may be refused
 
@@ -244,9 +244,9 @@ func (s *shape) heed(name string, gate kubever.FieldGate, minor kubever.Minor) {
 	for _, drop := range valueDrops {
 		if drop.typeName == s.typeName && drop.field == name {
 			if s.drops == nil {
-				s.drops = map[string]func(map[string]any) string{}
+				s.drops = map[string]func(map[string]any, trail) string{}
 			}
-			s.drops[name] = func(of map[string]any) string { return drop.why(of, minor) }
+			s.drops[name] = func(of map[string]any, at trail) string { return drop.why(of, at, minor) }
 		}
 	}
 	if late := kubever.LateValues(s.typeName, name); gate.Name != "" || late != nil {

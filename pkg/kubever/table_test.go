@@ -351,4 +351,6 @@ var otherwise = map[string]string{
 	"TopologyAwareHints Serving":                       "behind another gate, below the same return",
 	"TopologyAwareHints Terminating":                   "behind another gate, below the same return",
 	"UserNamespacesSupport RuntimeHandlers":            "in the status",
+	"SidecarContainers RestartPolicy":                  "of init containers alone: pkg/convert looks",
+	"SidecarContainers restartPolicy":                  "of init containers alone: pkg/convert looks",
 }

@@ -62,9 +62,9 @@ func TestWhatOldServersRefuse(t *testing.T) {
 			"volumes[0].projected.sources[0].downwardAPI.items[0].fieldRef.fieldPath", 6, 8},
 		{"hostNetwork: true, hostAliases: [{ip: 10.0.0.1, hostnames: [a]}], containers: [{name: c, image: i}]",
 			"hostAliases", 7, 7},
-		{"containers: [{name: c, image: i, restartPolicy: Always}]", "containers[0].restartPolicy", 29, 34},
+		{"containers: [{name: c, image: i, restartPolicy: Always}]", "containers[0].restartPolicy", 28, 33},
 		{"initContainers: [{name: d, image: i, restartPolicy: Never}], containers: [{name: c, image: i}]",
-			"initContainers[0].restartPolicy", 29, 34},
+			"initContainers[0].restartPolicy", 29, 33},
 		{"initContainers: [{name: d, image: i, restartPolicy: Always}], containers: [{name: c, image: i}]", "", 0, 0},
 		{"topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: " +
 			"{matchLabels: {a: b}}, matchLabelKeys: [a]}], containers: [{name: c, image: i}]",
