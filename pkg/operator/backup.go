@@ -158,12 +158,22 @@ func (p *plane) seeBackups(ctx context.Context, s *api.BackupStatus) (waits stri
 	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
+	if s.Last != nil && p.toCome(s.Last.At.Time) {
+		s.Last = nil
+	}
 	for i := range list.Items {
 		ended, why := endOf(&list.Items[i])
 		if waits = why; ended == nil {
 			continue
 		}
 		result, failed := resultOf(ended)
+		if failed == "" {
+			failed = p.ahead(result.Name, result.At)
+		}
+		at := ended.FinishedAt
+		if p.toCome(at.Time) { // the clock of the management cluster says less, and does not go wrong with that
+			at = list.Items[i].CreationTimestamp
+		}
 		if failed == "" {
 			last := &api.BackupMade{Name: result.Name, At: metav1.NewTime(result.At)}
 			for _, store := range result.Stores {
@@ -174,14 +184,27 @@ func (p *plane) seeBackups(ctx context.Context, s *api.BackupStatus) (waits stri
 			if s.Last == nil || !last.At.Before(&s.Last.At) {
 				s.Last, s.Kept = last, result.Kept
 			}
-		} else if s.Failed == nil || ended.FinishedAt.After(s.Failed.At.Time) {
-			s.Failed = &api.BackupFailed{At: ended.FinishedAt, Error: brief(failed)}
+		} else if s.Failed == nil || at.After(s.Failed.At.Time) {
+			s.Failed = &api.BackupFailed{At: at, Error: brief(failed)}
 		}
 	}
 	if s.Failed != nil && s.Last != nil && s.Failed.At.Before(&s.Last.At) {
 		s.Failed = nil
 	}
 	return waits, nil
+}
+
+// toCome reports a time that a clock has said which was ahead. A backup of such a time would count as the last one
+// until then, and none that is missing would be missed.
+func (p *plane) toCome(at time.Time) bool { return at.After(p.Now().Add(grace)) }
+
+// ahead says that a backup is of a time to come; "" when it is not.
+func (p *plane) ahead(name string, at time.Time) string {
+	if !p.toCome(at) {
+		return ""
+	}
+	return fmt.Sprintf("backup %s is of %s, which is to come: the clock where it was made was ahead", name,
+		at.UTC().Format(time.RFC3339))
 }
 
 // endOf is how the container of a pod ended, nil while it has not; then, why it has not begun, "" where it has.

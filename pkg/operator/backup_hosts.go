@@ -40,7 +40,7 @@ func (p *plane) backupsOnHosts(ctx context.Context, b *spec.Backup, schedule *sp
 		p.object.Status.Backup = s
 	}
 	if seen := h.Status.Backup; seen != nil {
-		seenBackup(s, seen)
+		p.seenBackup(s, seen)
 	}
 	return p.judgeBackups(schedule, h.CreationTimestamp.Time, ""), nil
 }
@@ -68,7 +68,11 @@ func (p *plane) tellSaver(ctx context.Context, h *api.ControlPlaneHost, b *spec.
 }
 
 // seenBackup takes over what an agent says of backups: it may say what it likes.
-func seenBackup(s, seen *api.BackupStatus) {
+func (p *plane) seenBackup(s, seen *api.BackupStatus) {
+	if s.Last != nil && p.toCome(s.Last.At.Time) {
+		s.Last = nil
+	}
+	failed, before := seen.Failed, s.Failed
 	if last := seen.Last; last != nil && backup.IsName(last.Name) {
 		made := *last
 		made.Stores = nil
@@ -77,10 +81,15 @@ func seenBackup(s, seen *api.BackupStatus) {
 			made.Stores = append(made.Stores, store)
 		}
 		kept := slices.DeleteFunc(slices.Clone(seen.Kept), func(name string) bool { return !backup.IsName(name) })
-		s.Last, s.Kept = &made, kept[:min(len(kept), spec.MostBackupsKept)]
+		s.Kept = kept[:min(len(kept), spec.MostBackupsKept)]
+		if ahead := p.ahead(last.Name, last.At.Time); ahead == "" {
+			s.Last = &made
+		} else if failed = before; before == nil || before.Error != ahead {
+			failed = &api.BackupFailed{At: p.now(), Error: ahead}
+		}
 	}
 	s.Failed = nil
-	if failed := seen.Failed; failed != nil && (s.Last == nil || failed.At.After(s.Last.At.Time)) {
+	if failed != nil && (s.Last == nil || failed.At.After(s.Last.At.Time)) {
 		s.Failed = &api.BackupFailed{At: failed.At, Error: brief(visible.Text(failed.Error))}
 	}
 }

@@ -250,6 +250,43 @@ func TestBackupsAreMadeBesideTheStores(t *testing.T) {
 	}
 }
 
+// TestBackupsOfAClockThatWasAhead: one that is of a time to come is not the last one, by which no other would be missed
+// until then; the next one is.
+func TestBackupsOfAClockThatWasAhead(t *testing.T) {
+	s := newSaved(t)
+	s.looked()
+	now := time.Date(2026, 1, 3, 1, 31, 0, 0, time.UTC)
+	s.now = now.AddDate(10, 0, 0)
+	s.saves()
+	s.now = now
+	pod := &corev1.Pod{}
+	if err := s.Client.Get(t.Context(), s.at("backup-1"), pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.CreationTimestamp = metav1.NewTime(now) // by the management cluster
+	if err := s.Client.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.backedUp(); got != "!Failed" {
+		t.Errorf("after one of a time to come: %s, %+v", got, s.object().Status.Backup)
+	}
+	s.now = now.Add(time.Minute)
+	name := s.saves()
+	if got, last := s.backedUp(), s.object().Status.Backup.Last; got != "Verified" || last == nil || last.Name != name {
+		t.Errorf("after the next one: %s, %+v", got, last)
+	}
+	// As an operator of before has put it into the status.
+	f := s.object()
+	f.Status.Backup.Last.At = metav1.NewTime(now.AddDate(10, 0, 0))
+	if err := s.Client.Status().Update(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	s.now = now.AddDate(0, 0, 3)
+	if got := s.backedUp(); got != "!TooOld" {
+		t.Errorf("after three days without one: %s", got)
+	}
+}
+
 // TestACronJobOfSomebodyElse is left alone.
 func TestACronJobOfSomebodyElse(t *testing.T) {
 	s := newSaved(t)

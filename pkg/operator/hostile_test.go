@@ -597,6 +597,7 @@ func FuzzHostStatus(f *testing.F) {
 		`{"upkeep":"d","components":[{"name":"etcd","problem":"\u009b1m","drift":["a\u202eb"]}],"backup":{"kept":["../x"]}}`,
 		`{"backup":{"last":{"name":"20260101T000000Z","at":"2026-01-01T00:00:00Z","stores":[{"name":"\u001b"}]},` +
 			`"failed":{"at":"2026-01-02T00:00:00Z","error":"\u0007"}}}`,
+		`{"backup":{"last":{"name":"20360101T000000Z","at":"2036-01-01T00:00:00Z"}}}`,
 	} {
 		f.Add([]byte(text))
 	}
@@ -642,7 +643,7 @@ func FuzzHostStatus(f *testing.F) {
 		p.condition(api.ConditionReady, metav1.ConditionFalse, "NotReady", strings.Join(said, "; "))
 		p.object.Status.Backup = &api.BackupStatus{}
 		if h.Status.Backup != nil {
-			seenBackup(p.object.Status.Backup, h.Status.Backup)
+			p.seenBackup(p.object.Status.Backup, h.Status.Backup)
 		}
 		text, err := json.Marshal(p.object.Status)
 		if err != nil {
@@ -657,6 +658,9 @@ func FuzzHostStatus(f *testing.F) {
 		}
 		if text := fmt.Sprint(shown); visible.Text(text) != text {
 			t.Errorf("%s is shown as %q", data, text)
+		}
+		if last := p.object.Status.Backup.Last; last != nil && last.At.After(now.Add(grace)) {
+			t.Errorf("%s has the last backup made at %s", data, last.At)
 		}
 		for _, name := range p.object.Status.Backup.Kept {
 			if strings.ContainsAny(name, "/.") {

@@ -117,7 +117,7 @@ func Save(ctx context.Context, s Source, dir string, keep int, now time.Time) (b
 	if err := filetree.Sync(dir); err != nil {
 		return nil, nil, err
 	}
-	kept, err = prune(dir, keep)
+	kept, err = prune(dir, keep, b.Name)
 	return b, kept, err
 }
 
@@ -219,12 +219,14 @@ func List(dir string) ([]string, error) {
 	return list, nil
 }
 
-// prune removes the oldest backups. One that is removed halfway is none.
-func prune(dir string, keep int) (kept []string, err error) {
+// prune removes the oldest backups. One that is removed halfway is none. Those of a time to come, of a clock that was
+// ahead, do not count, and stay: one that is made since would be older than they are, and go at once.
+func prune(dir string, keep int, newest string) (kept []string, err error) {
 	kept, err = List(dir)
 	if err != nil {
 		return nil, err
 	}
+	keep += max(slices.Index(kept, newest), 0)
 	for len(kept) > keep {
 		oldest := kept[len(kept)-1]
 		partial := filepath.Join(dir, partialOf(oldest))

@@ -92,6 +92,20 @@ func TestOldBackupsGo(t *testing.T) {
 	}
 }
 
+// TestAClockThatWasAhead: a backup of a time to come takes no place of those that are made since, and stays.
+func TestAClockThatWasAhead(t *testing.T) {
+	w := newWorld(t)
+	now := w.now
+	w.now = now.AddDate(10, 0, 0)
+	ahead, _ := w.save(t, 1)
+	w.now = now
+	w.save(t, 1)
+	last, kept := w.save(t, 1)
+	if want := []string{ahead.Name, last.Name}; !slices.Equal(kept, want) {
+		t.Errorf("%q are kept, want %q", kept, want)
+	}
+}
+
 // TestABackupThatCannotBeReadIsNone: a store that does not answer, and one in which a value is no object, leave the
 // backups that were there; what the check finds in one that can be read is counted.
 func TestABackupThatCannotBeReadIsNone(t *testing.T) {

@@ -43,8 +43,8 @@ func (a *agent) saves(ctx context.Context, w *api.HostBackup) time.Duration {
 		a.notSaved(fmt.Errorf("the schedule of backups: %w", err))
 		return savesAgain
 	}
-	now := time.Now()
-	if a.savesSince.IsZero() {
+	now := time.Now().Round(0) // as clocks say it, which may be put back
+	if a.savesSince.IsZero() || a.savesSince.After(now) {
 		a.savesSince = now
 	}
 	s := a.status.Backup
@@ -53,11 +53,11 @@ func (a *agent) saves(ctx context.Context, w *api.HostBackup) time.Duration {
 		a.status.Backup = s
 	}
 	since := a.savesSince
-	if s.Last != nil {
+	if s.Last != nil && !s.Last.At.After(now) { // otherwise a clock was ahead, and none would be made until then
 		since = s.Last.At.Time
 	}
 	due := schedule.Next(since)
-	if s.Failed != nil && s.Failed.At.After(since) {
+	if s.Failed != nil && s.Failed.At.After(since) && !s.Failed.At.After(now) {
 		due = s.Failed.At.Add(savesAgain)
 	}
 	if due.IsZero() || now.Before(due) {

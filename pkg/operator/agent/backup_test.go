@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -119,6 +120,23 @@ func TestTheFirstHostSavesTheStores(t *testing.T) {
 	file := filepath.Join(w.dir, "cp-1", "var/backups/fused", s.Last.Name, "core.db")
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm()&0o077 != 0 {
 		t.Errorf("%s: %v, %v", file, info, err)
+	}
+
+	// A clock that was ahead, and is put back, neither ends the backups nor has the last one count until then.
+	ahead := metav1.NewTime(a.status.Backup.Last.At.AddDate(10, 0, 0))
+	a.status.Backup.Last.At, a.savesSince = ahead, time.Now().AddDate(-1, 0, 0)
+	a.report(t.Context(), api.AgentPulse)
+	w.reconcile()
+	if got := w.backedUp(); !strings.HasPrefix(got, "Failed: ") || !strings.Contains(got, "is to come") {
+		t.Errorf("after a backup of a time to come: %s", got)
+	}
+	w.reads(etcd.Endpoint)
+	if err := os.RemoveAll(filepath.Dir(file)); err != nil { // the next one may have its name
+		t.Fatal(err)
+	}
+	w.saves()
+	if got := w.backedUp(); !strings.HasPrefix(got, "Verified: ") {
+		t.Errorf("after the next one: %s", got)
 	}
 
 	w.reads(etcd.Endpoint)
