@@ -66,9 +66,7 @@ func (r *Reconciler) hosts(ctx context.Context, name string, of []transition.Hos
 			}
 		case err == nil && !ours(h, name):
 			err = foreign(h, name)
-		case err == nil && denied(h):
-			err = r.unbind(ctx, name, m.Name)
-		case err == nil && h.Spec.Address != m.Address:
+		case err == nil && !denied(h) && h.Spec.Address != m.Address:
 			h.Spec.Address = m.Address
 			err = r.Client.Update(ctx, h)
 		}
@@ -132,6 +130,21 @@ func (r *Reconciler) role(ctx context.Context, name, host string) error {
 		}
 	}
 	return nil
+}
+
+// shutOut takes from the agents of hosts that are denied what they may do, whatever else can be done now.
+func (p *plane) shutOut(ctx context.Context) error {
+	list := &api.ControlPlaneHostList{}
+	if err := p.Client.List(ctx, list, client.InNamespace(p.object.Name)); err != nil {
+		return fmt.Errorf("listing the hosts of %s: %w", p.object.Name, err)
+	}
+	var problems []error
+	for i := range list.Items {
+		if h := &list.Items[i]; denied(h) && ours(h, p.object.Name) {
+			problems = append(problems, p.unbind(ctx, p.object.Name, h.Name))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // unbind takes from the agent of a host what it may do: a certificate is good until its end.

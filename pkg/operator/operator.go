@@ -116,17 +116,10 @@ func Run(ctx context.Context, o Options) error {
 	})
 	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
 		predicate.AnnotationChangedPredicate{}) // not what the operator itself writes into the status
-	answered := predicate.Funcs{ // not that an agent is still there, which it writes now and then
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			was, is := e.ObjectOld.(*api.ControlPlaneHost), e.ObjectNew.(*api.ControlPlaneHost)
-			before := was.Status
-			before.Seen = is.Status.Seen
-			return !reflect.DeepEqual(before, is.Status) || was.Status.Seen.IsZero() != is.Status.Seen.IsZero()
-		}}
 	if err := ctrl.NewControllerManagedBy(manager).Named("fusedcontrolplane").For(&api.FusedControlPlane{},
 		builder.WithPredicates(changed)).
 		Watches(&appsv1.Deployment{}, owner).Watches(&appsv1.StatefulSet{}, owner).
-		Watches(&api.ControlPlaneHost{}, owner, builder.WithPredicates(answered)).
+		Watches(&api.ControlPlaneHost{}, owner, builder.WithPredicates(heardOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.MaxConcurrent + lookers}).Complete(r); err != nil {
 		return fmt.Errorf("setting up the operator: %w", err)
 	}
@@ -141,3 +134,13 @@ func Run(ctx context.Context, o Options) error {
 	}
 	return manager.Start(ctx)
 }
+
+// heardOf passes what agents answer, and that a person has shut one out; not that an agent is still there, which it
+// writes now and then.
+var heardOf = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	was, is := e.ObjectOld.(*api.ControlPlaneHost), e.ObjectNew.(*api.ControlPlaneHost)
+	before := was.Status
+	before.Seen = is.Status.Seen
+	return !reflect.DeepEqual(before, is.Status) || was.Status.Seen.IsZero() != is.Status.Seen.IsZero() ||
+		denied(was) != denied(is)
+}}

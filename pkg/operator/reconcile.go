@@ -89,11 +89,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // look does one reconcile, and writes to the status what it saw.
 func (r *Reconciler) look(ctx context.Context, f *api.FusedControlPlane) (time.Duration, error) {
 	p := &plane{Reconciler: r, object: f, verdict: judge(f)}
+	err := p.shutOut(ctx)
 	if f.DeletionTimestamp != nil {
-		return p.delete(ctx)
+		after, deleted := p.delete(ctx)
+		return after, errors.Join(err, deleted)
 	}
 	p.describe()
-	var err error
+	if err != nil {
+		p.degraded("Hosts", err)
+		return 0, err
+	}
 	if p.record, err = readRecord(ctx, r.Reader, f.Name); err != nil {
 		p.degraded("Unreadable", err)
 		return 0, err

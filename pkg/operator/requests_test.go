@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
@@ -127,6 +128,20 @@ func TestAgentsRenewTheirOwnAlone(t *testing.T) {
 		if approved != test.approved || refused != test.refused {
 			t.Errorf("%s: approved %v, want %v; denied %v, want %v", name, approved, test.approved, refused,
 				test.refused)
+		}
+	}
+}
+
+// TestDenialsAreHeardOf at once: nothing else may change for an hour.
+func TestDenialsAreHeardOf(t *testing.T) {
+	was := &api.ControlPlaneHost{}
+	was.Status.Seen = metav1.NewTime(time.Unix(100, 0))
+	seen, shut := was.DeepCopyObject().(*api.ControlPlaneHost), was.DeepCopyObject().(*api.ControlPlaneHost)
+	seen.Status.Seen = metav1.NewTime(time.Unix(200, 0))
+	shut.Annotations = map[string]string{api.AnnotationDenied: "stolen"}
+	for is, want := range map[*api.ControlPlaneHost]bool{seen: false, shut: true} {
+		if got := heardOf.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != want {
+			t.Errorf("%+v is heard of: %t, want %t", is, got, want)
 		}
 	}
 }

@@ -941,6 +941,24 @@ func TestADeniedHostIsShutOut(t *testing.T) {
 	if !bound() {
 		t.Error("a host that is not denied any more has no role")
 	}
+
+	// Whatever keeps the operator from all else.
+	secret := &corev1.Secret{}
+	if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: planeName, Name: operator.RecordName},
+		secret); err != nil {
+		t.Fatal(err)
+	}
+	secret.Data = map[string][]byte{"record.json.zst": []byte("damaged")}
+	if err := w.client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	h = w.host(first)
+	h.Annotations = map[string]string{api.AnnotationDenied: "stolen"}
+	deny(h)
+	w.reconcile()
+	if bound() {
+		t.Error("the agent of a host that is denied has its role while the record cannot be read")
+	}
 }
 
 // TestALostHostLeaves: a host that is gone for good is denied, and taken out of the spec. Its agent does nothing any
