@@ -3,12 +3,16 @@ package etcdv3
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd"
@@ -76,6 +80,65 @@ func TestAnswersOfHostileStores(t *testing.T) {
 			}
 			if took := after.TotalAlloc - before.TotalAlloc; took > 700<<20 {
 				t.Errorf("it took %d MiB in all", took>>20)
+			}
+		})
+	}
+}
+
+// TestWatchesOfHostileStores: an event without a key, of another prefix, or of a revision that never ends is an error.
+func TestWatchesOfHostileStores(t *testing.T) {
+	header := &pb.ResponseHeader{ClusterId: 1, Revision: 7}
+	event := func(key string, revision int64, valueBytes int) *mvccpb.Event {
+		return &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: revision,
+			Value: make([]byte, valueBytes)}}
+	}
+	for name, test := range map[string]struct {
+		events []*mvccpb.Event
+		times  int
+		want   string
+	}{
+		"no key":            {[]*mvccpb.Event{{}}, 1, "no key there"},
+		"of another prefix": {[]*mvccpb.Event{event("/other/a", 7, 0)}, 1, "no key there"},
+		"of before":         {[]*mvccpb.Event{event("/registry/a", 2, 0)}, 1, "no key there"},
+		"out of order":      {[]*mvccpb.Event{event("/registry/a", 7, 0), event("/registry/b", 6, 0)}, 1, "out of order"},
+		"without an end":    {[]*mvccpb.Event{event("/registry/a", 7, 16<<20)}, 8, "revision 7 changes 4 keys"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+				if method, _ := grpc.MethodFromServerStream(stream); method != "/etcdserverpb.Watch/Watch" {
+					return stream.SendMsg(&pb.RangeResponse{Header: header})
+				}
+				if err := stream.RecvMsg(new(pb.WatchRequest)); err != nil {
+					return err
+				}
+				err := stream.SendMsg(&pb.WatchResponse{Header: header, Created: true})
+				for range test.times {
+					err = errors.Join(err, stream.SendMsg(&pb.WatchResponse{Header: header, Events: test.events,
+						Fragment: true}))
+				}
+				<-stream.Context().Done()
+				return err
+			}))
+			go server.Serve(listener)
+			defer server.Stop()
+			client, err := Open(Config{Endpoints: []string{"http://" + listener.Addr().String()},
+				Timeout: 2 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			err = client.Watch(t.Context(), "/registry/", 3, 0, func(_ int64, changes []etcd.Change) error {
+				if len(changes) > 0 {
+					return fmt.Errorf("%d changes are taken for real", len(changes))
+				}
+				return nil
+			})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Watch = %v, want an error with %q", err, test.want)
 			}
 		})
 	}

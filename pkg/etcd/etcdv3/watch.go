@@ -1,6 +1,7 @@
 package etcdv3
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -184,7 +185,11 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 				continue
 			}
 			revision := r.Header.GetRevision()
-			changes := append(held, changesOf(r.Events)...)
+			fresh, err := changesOf(r.Events, prefix, from)
+			if err != nil {
+				return fail(err)
+			}
+			changes := append(held, fresh...)
 			held = nil
 			if n := len(changes); n > 0 {
 				revision = changes[n-1].ModRevision // a watch that catches up has more to come below the header's
@@ -195,6 +200,10 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 					whole++
 				}
 				changes, held = changes[:whole:whole], changes[whole:]
+				if size := sizeOf(held); size > valueBytes || len(held) > mostFields {
+					return fail(fmt.Errorf("revision %d changes %d keys, of %d bytes so far: the server is not a "+
+						"conforming etcd", revision, len(held), size))
+				}
 				revision--
 			}
 			if err := seen(revision, changes); err != nil {
@@ -265,10 +274,25 @@ func (c *Client) caughtUp(ctx context.Context, m *member, prefix string, revisio
 	}
 }
 
-func changesOf(events []*mvccpb.Event) []etcd.Change {
+// changesOf are the changes of events of a watch. Errors: events that are none of it, in which a key of elsewhere would
+// count as one of the prefix.
+func changesOf(events []*mvccpb.Event, prefix string, from int64) ([]etcd.Change, error) {
 	changes := make([]etcd.Change, len(events))
 	for i, e := range events {
+		if e.Kv == nil || !bytes.HasPrefix(e.Kv.Key, []byte(prefix)) || e.Kv.ModRevision < from ||
+			i > 0 && e.Kv.ModRevision < changes[i-1].ModRevision {
+			return nil, fmt.Errorf("the watch of %q from revision %d has an event of no key there, or out of order: "+
+				"the server is not a conforming etcd", prefix, from)
+		}
 		changes[i] = etcd.Change{Entry: *entryOf(e.Kv), Deleted: e.Type == mvccpb.DELETE}
 	}
-	return changes
+	return changes, nil
+}
+
+// sizeOf is how many bytes the keys and values of changes have.
+func sizeOf(changes []etcd.Change) (bytes int) {
+	for i := range changes {
+		bytes += len(changes[i].Key) + len(changes[i].Value)
+	}
+	return bytes
 }
