@@ -74,7 +74,7 @@ func ID(plan []byte) string {
 // it is taken off. The file is its owner's alone, and no link; what is no journal of the plan stays as it is. Errors:
 // ErrLocked and ErrOtherPlan, wrapped; *fs.PathError for a file that cannot be opened; a line that is no record.
 func Open[T any](name, plan string) (*Journal[T], error) {
-	locked, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE|noFollow, mode)
+	locked, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE|filetree.NoFollow, mode)
 	switch {
 	case errors.Is(err, fileutil.ErrLocked):
 		return nil, fmt.Errorf("%s: %w", name, ErrLocked)
@@ -92,7 +92,7 @@ func Open[T any](name, plan string) (*Journal[T], error) {
 // in the midst of a record, which is then not among them. Errors: fs.ErrNotExist, wrapped, where no run was begun;
 // ErrOtherPlan, wrapped; what the file system says; a line that is no record.
 func Read[T any](name, plan string) ([]T, error) {
-	file, err := os.OpenFile(name, os.O_RDONLY|noFollow, 0)
+	file, err := os.OpenFile(name, os.O_RDONLY|filetree.NoFollow, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func wholeLines(file *os.File) (lines [][]byte, torn []byte, err error) {
 		return nil, nil, err
 	case !info.Mode().IsRegular():
 		return nil, nil, errors.New("is no regular file")
-	case !ours(info):
+	case !filetree.Ours(info):
 		return nil, nil, errors.New("belongs to another user, who can read and change it")
 	}
 	data, err := io.ReadAll(file)

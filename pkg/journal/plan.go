@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
 )
 
 // OpenPlan opens a plan for reading. What it says is done with the rights of the user of this process: it is a regular
@@ -13,7 +15,7 @@ func OpenPlan(name string) (*os.File, error) {
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, refuse("is no regular file: a plan is no link, and is read more than once")
 	}
-	file, err := os.OpenFile(name, os.O_RDONLY|noFollow, 0)
+	file, err := os.OpenFile(name, os.O_RDONLY|filetree.NoFollow, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +24,7 @@ func OpenPlan(name string) (*os.File, error) {
 	case err != nil:
 	case !info.Mode().IsRegular():
 		err = refuse("is no regular file")
-	case !ours(info):
+	case !filetree.Ours(info):
 		err = refuse("belongs to another user, who can change it: read it, and copy it to a file of your own")
 	case othersWrite(info):
 		err = refuse("other users can change it: read it, and take their permission away")

@@ -998,6 +998,10 @@ func TestCronJobsThatMissedTooManyTimes(t *testing.T) {
 			"2026-01-01T10:19:00Z", 100, false},
 		"with one that is too long": {`"schedule":"* * * * *","startingDeadlineSeconds":20000`,
 			"2026-01-01T10:19:00Z", 100, true},
+		"with one beyond all times": {`"schedule":"* * * * *","startingDeadlineSeconds":9223372036854775807`,
+			"2026-01-01T10:19:00Z", 100, true},
+		"with one that comes round": {`"schedule":"* * * * *","startingDeadlineSeconds":9223372037`,
+			"2026-01-01T10:19:00Z", 100, true},
 		"never started, of last year": {`"schedule":"0 3 * * *"`, "", 100, true},
 		"a time zone alone":           {`"schedule":"TZ=0"`, "", 100, true}, // the parser panics
 	} {

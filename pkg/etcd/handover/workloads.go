@@ -187,7 +187,8 @@ func overdue(cronJob map[string]any, limit int, now time.Time) string {
 		since, _ = moment(meta["creationTimestamp"])
 	}
 	if spec["startingDeadlineSeconds"] != nil {
-		deadline := now.Add(-time.Duration(number(spec["startingDeadlineSeconds"])) * time.Second)
+		seconds := min(number(spec["startingDeadlineSeconds"]), longestDeadline) // or it would be a time to come
+		deadline := now.Add(-time.Duration(seconds) * time.Second)
 		since = slices.MaxFunc([]time.Time{since, deadline}, time.Time.Compare)
 	}
 	since = since.In(now.Location())
@@ -209,6 +210,9 @@ func overdue(cronJob map[string]any, limit int, now time.Time) string {
 	return fmt.Sprintf("has missed more than %d of its times, after which the controllers there start it no more: set "+
 		"or decrease spec.startingDeadlineSeconds, to 200 for example", limit)
 }
+
+// longestDeadline is beyond the age of any CronJob, in seconds.
+const longestDeadline = 100 * 365 * 24 * 3600
 
 // moment is a time, however it was decoded.
 func moment(value any) (time.Time, bool) {
