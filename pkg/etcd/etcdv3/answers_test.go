@@ -100,8 +100,9 @@ func TestWatchesOfHostileStores(t *testing.T) {
 		"no key":            {[]*mvccpb.Event{{}}, 1, "no key there"},
 		"of another prefix": {[]*mvccpb.Event{event("/other/a", 7, 0)}, 1, "no key there"},
 		"of before":         {[]*mvccpb.Event{event("/registry/a", 2, 0)}, 1, "no key there"},
-		"out of order":      {[]*mvccpb.Event{event("/registry/a", 7, 0), event("/registry/b", 6, 0)}, 1, "out of order"},
-		"without an end":    {[]*mvccpb.Event{event("/registry/a", 7, 16<<20)}, 8, "revision 7 changes 4 keys"},
+		"out of order": {[]*mvccpb.Event{event("/registry/a", 7, 0), event("/registry/b", 6, 0)}, 1,
+			"out of order"},
+		"without an end": {[]*mvccpb.Event{event("/registry/a", 7, 16<<20)}, 8, "revision 7 changes 4 keys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")

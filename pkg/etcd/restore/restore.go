@@ -194,8 +194,21 @@ func (m *Member) aside() (string, error) {
 	}
 }
 
+// MayWrite refuses a data directory of another user to root: its owner could have root write elsewhere, by a link.
+// Volumes of pods may be of any user.
+func MayWrite(dataDir string) error {
+	if info, err := os.Stat(dataDir); err == nil && os.Geteuid() == 0 && !filetree.Ours(info) {
+		return fmt.Errorf("%s: belongs to another user, who could not read what root restores there: run this as that "+
+			"user; where etcd runs as root, chown makes it root's", dataDir)
+	}
+	return nil
+}
+
 // stopped makes sure that no etcd uses the data, and keeps one from it.
 func (m *Member) stopped() (release func(), err error) {
+	if err := MayWrite(m.DataDir); err != nil {
+		return nil, err
+	}
 	release, err = Lock(m.DataDir)
 	if err != nil {
 		return nil, err
@@ -243,7 +256,6 @@ func Lock(dir string) (release func(), err error) {
 		return nil, fmt.Errorf("%s: has mode %s: want a directory into which other users cannot write", dir,
 			info.Mode())
 	}
-	// A data directory is often of the user of etcd, who must not have root create files elsewhere.
 	held, err := fileutil.TryLockFile(filepath.Join(dir, lockFile), os.O_WRONLY|os.O_CREATE|filetree.NoFollow, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
 		return nil, fmt.Errorf("%s: %w", dir, ErrBusy)

@@ -147,3 +147,22 @@ func TestLocksAreNoLinks(t *testing.T) {
 		t.Errorf("a link was followed: %v", err)
 	}
 }
+
+// TestDirectoriesOfOthersAreRefused: their owner could have root write elsewhere, by a link in the midst of a restore,
+// and would not be able to read what is restored.
+func TestDirectoriesOfOthersAreRefused(t *testing.T) {
+	m := Member{DataDir: t.TempDir(), ID: "a"}
+	const another = 4711
+	if err := os.Chown(m.DataDir, another, another); err != nil {
+		t.Skip("only root gives a directory away")
+	}
+	for name, do := range map[string]func() error{"Restore": func() error { return m.Restore(t.Context()) },
+		"PutBack": m.PutBack} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+			t.Errorf("%s = %v", name, err)
+		}
+	}
+	if made, err := os.ReadDir(m.DataDir); err != nil || len(made) > 0 {
+		t.Errorf("%v was made there, %v", made, err)
+	}
+}

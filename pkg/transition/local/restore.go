@@ -22,7 +22,8 @@ func stoppedMember(m *transition.Member) *restore.Member {
 		Cluster: m.Cluster, Token: m.Token}
 }
 
-// backupIs checks that a snapshot can be read to its end, and that no other user could have put it there.
+// backupIs checks that a snapshot can be read to its end, and may be restored, and that no other user could have put it
+// there.
 func backupIs(ctx context.Context, m *transition.Member) error {
 	file := m.Snapshot()
 	if _, err := os.Stat(file); err != nil {
@@ -32,6 +33,9 @@ func backupIs(ctx context.Context, m *transition.Member) error {
 		if err := filetree.Private(dir); err != nil {
 			return err
 		}
+	}
+	if err := restore.MayWrite(m.DataDir); err != nil { // as long as nothing has stopped
+		return err
 	}
 	return restore.Verify(ctx, file)
 }

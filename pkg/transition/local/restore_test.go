@@ -73,6 +73,14 @@ func TestAMemberOfAHostIsPutBack(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if os.Chown(s.Dir, 4711, -1) == nil { // as root
+		if err := check(transition.BackupIs, false); err == nil || !strings.Contains(err.Error(), "another user") {
+			t.Errorf("a data directory of another user: %v", err)
+		}
+		if err := os.Chown(s.Dir, os.Geteuid(), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	s.Put(t, map[string][]byte{"/registry/of": []byte("after")})
 	if err := do(transition.RestoreMember); err == nil {
