@@ -54,6 +54,13 @@ func (s *seated) goes(name string) {
 	synctest.Wait()
 }
 
+// served is who got a seat, in order.
+func (s *seated) served() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.order, " ")
+}
+
 // Who has the fewest seats gets the next one, whatever waits before; components get it before all, but not all of them.
 func TestSeatsAreSharedFairly(t *testing.T) {
 	for _, tc := range []struct {
@@ -79,13 +86,13 @@ func TestSeatsAreSharedFairly(t *testing.T) {
 						s.comes(step)
 					}
 				}
-				if got := strings.Join(s.order, " "); got != tc.want {
+				if got := s.served(); got != tc.want {
 					t.Errorf("served %s, want %s", got, tc.want)
 				}
 				if s.seats.waits() > 0 { // they give up
 					time.Sleep(seatWait)
 					synctest.Wait()
-					if got := strings.Join(s.order, " "); !strings.HasPrefix(got, tc.want+" no ") {
+					if got := s.served(); !strings.HasPrefix(got, tc.want+" no ") {
 						t.Errorf("served %s, want %s and refusals", got, tc.want)
 					}
 				}
@@ -104,6 +111,8 @@ func TestSeatsAreSharedFairly(t *testing.T) {
 
 // waits is how many wait; what is left of their queues counts too.
 func (s *seats) waits() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return max(s.users.waiting, len(s.users.of), len(s.users.turns)) + max(s.parts.waiting, len(s.parts.of),
 		len(s.parts.turns))
 }
@@ -262,9 +271,7 @@ func TestAFloodStarvesNoOther(t *testing.T) {
 			granted <- seat{who, leave}
 		}()
 		for waiting := -1; waits > 0 && waiting != waits; { // in the order in which they come
-			s.mu.Lock()
 			waiting = s.waits()
-			s.mu.Unlock()
 			runtime.Gosched()
 		}
 	}
