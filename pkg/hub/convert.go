@@ -1,9 +1,13 @@
 package hub
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -41,7 +45,7 @@ func (c *Converter) Convert(object map[string]any, version string) (map[string]a
 	}
 	budget, converted := limitCost, object
 	for _, leg := range legs {
-		if converted, err = leg.convert(converted, &budget, c.Definition.Group); err != nil {
+		if converted, err = leg.convert(converted, &budget, c.Definition); err != nil {
 			return nil, fmt.Errorf("%s from %s to %s: %w", c.describe(object), leg.from, leg.to, err)
 		}
 	}
@@ -99,26 +103,47 @@ func (c *Converter) route(from, to string) ([]leg, error) {
 	return legs, nil
 }
 
-func (l leg) convert(object map[string]any, budget *uint64, group string) (map[string]any, error) {
+func (l leg) convert(object map[string]any, budget *uint64, of *Definition) (map[string]any, error) {
 	plain, all := takeKept(object)
-	all = maps.Clone(all)
+	maps.DeleteFunc(all, func(version string, _ *kept) bool { return of.Schemas[version] == nil })
 	plain = l.forward.withoutDropped(plain)
-	out, err := l.forward.apply(plain, budget)
+	made, err := l.forward.apply(plain, budget)
 	if err != nil {
 		return nil, err
 	}
-	restored, _ := all[l.to].restore(out, true)
+	before := *budget
+	out, err := l.restored(plain, made, all, budget, of.Group)
+	if err != nil && all[l.to] != nil { // what a client made up would be in the way of all who list such objects
+		*budget = before
+		delete(all, l.to)
+		return l.restored(plain, made, all, budget, of.Group)
+	}
+	return out, err
+}
+
+// restored is what was made of an object, with what is kept. Errors: what is kept is not of the version, or a rule
+// cannot take it back; more has to be kept than the annotation may have.
+func (l leg) restored(plain, made map[string]any, all map[string]*kept, budget *uint64,
+	group string) (map[string]any, error) {
+	out, ours := made, all[l.to]
+	restored, _ := ours.restore(out, true, 0)
 	if object, ok := restored.(map[string]any); ok { // a client may say that it was something else
 		out = object
 	}
 	e := newEditor(prune(l.forward.target, out).(map[string]any)) // the annotation is not the API server's word
 	keepIdentity(e, plain)
+	if ours != nil {
+		if m := l.forward.target.mismatch(e.root); m != "" && l.forward.target.mismatch(made) == "" {
+			return nil, fmt.Errorf("what is kept: %s", m)
+		}
+	}
 	back, err := l.reverse.apply(l.reverse.withoutDropped(e.root), budget)
 	if err != nil {
 		return nil, fmt.Errorf("the way back: %w", err)
 	}
+	all = maps.Clone(all)
 	delete(all, l.to)
-	if k := difference(plain, back, l.forward.source); k != nil {
+	if k := difference(plain, back, l.forward.source, 0); k != nil {
 		if all == nil {
 			all = map[string]*kept{}
 		}
@@ -130,7 +155,19 @@ func (l leg) convert(object map[string]any, budget *uint64, group string) (map[s
 	if err := last.set(path{"apiVersion"}, group+"/"+l.to); err != nil {
 		return nil, err
 	}
-	return putKept(last.root, all)
+	out, err = putKept(last.root, all)
+	if err == nil && ours != nil {
+		err = labelled(out)
+	}
+	return out, err
+}
+
+// labelled returns why an API server takes no object with these labels and annotations; nil when it does. Their types
+// are right.
+func labelled(object map[string]any) error {
+	u := unstructured.Unstructured{Object: object}
+	return errors.Join(metav1validation.ValidateLabels(u.GetLabels(), nil).ToAggregate(),
+		apivalidation.ValidateAnnotations(u.GetAnnotations(), nil).ToAggregate())
 }
 
 // keepIdentity sets what an object is to what the source is, but for labels and annotations, whatever an annotation

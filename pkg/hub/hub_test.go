@@ -135,26 +135,38 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
-// An annotation that somebody has made up changes nothing that rules and API servers forbid.
+// An annotation that somebody has made up changes nothing that rules and API servers forbid, and fails no conversion:
+// one object that does not convert fails the lists of everybody.
 func TestMadeUpAnnotationIsHarmless(t *testing.T) {
 	c := converter(t, read(t, pizza+"rules.yaml"), read(t, pizza+"crd.yaml"))
+	inSpec := func(field string) string { return `{"v1":{"fields":{"spec":{"fields":{` + field + `}}}}}` }
+	inMeta := func(field string) string { return `{"v1":{"fields":{"metadata":{"fields":{` + field + `}}}}}` }
 	for _, text := range []string{
 		`{`, `[]`, `{"v1":7}`, `{"v1":null}`, `{"v1":{"value":7}}`, `{"v1":{"elements":[null,{"kept":null}]}}`,
 		`{"v1":{"fields":{"spec":null,"toppings":{"elements":[{"index":-1}]}}}}`,
 		`{"v1":{"fields":{"metadata":{"fields":{"uid":{"value":"other"},"name":{"value":"other"}}},"kind":{"value":"Pasta"},"unknown":{"value":1}}}}`,
+		inSpec(`"size":{"value":"of no version","base":"` + digest("Small") + `"}`),
+		inSpec(`"sides":{"value":"a text for a list"}`),
+		inSpec(`"diet":{"value":7}`),
+		`{"v1":{"fields":{"status":{"value":[]}}}}`,
+		inMeta(`"labels":{"value":[1]}`), inMeta(`"labels":{"value":{"a":7}}`),
+		inMeta(`"labels":{"value":{"a":"no\nlabel"}}`), inMeta(`"annotations":{"value":{"No Name":""}}`),
+		inMeta(`"annotations":{"value":[1]}`),
+		`{"v7":{"value":"` + strings.Repeat("x", limitKeptBytes-20) + `"}}`,
+		`{"v1":{"value":"` + strings.Repeat("x", limitKeptBytes+20) + `"}}`,
 	} {
 		alpha := object(
 			t, `{apiVersion: restaurant.example.com/v1alpha1, kind: Pizza, metadata: {name: p}, spec: {size: S}}`)
 		alpha["metadata"].(map[string]any)["annotations"] = map[string]any{KeptAnnotation: text}
 		got, err := c.Convert(alpha, "v1")
 		if err != nil {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: %v", shorten(text), err)
 			continue
 		}
 		want := object(t,
 			`{apiVersion: restaurant.example.com/v1, kind: Pizza, metadata: {name: p}, spec: {size: Small, oven: Stone}}`)
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", text, diff)
+			t.Errorf("%s (-want +got):\n%s", shorten(text), diff)
 		}
 	}
 }

@@ -21,8 +21,13 @@ import (
 // put back all the same.
 const KeptAnnotation = "conversion.kubefusion.dev/kept"
 
-// limitKeptBytes bounds the annotation: API servers take 256 KiB of all annotations together.
-const limitKeptBytes = 128 << 10
+const (
+	// limitKeptBytes bounds the annotation: API servers take 256 KiB of all annotations together.
+	limitKeptBytes = 128 << 10
+	// limitKeptLists is in how many lists, one in another, elements are told apart: for each, all that is in them is
+	// read once more.
+	limitKeptLists = 16
+)
 
 // kept is the difference between a field as it was and as the way back gives it. It is one of: a value, fields of an
 // object, elements of a list.
@@ -69,19 +74,19 @@ func keepValue(was any, wasThere bool, back any, backThere bool) *kept {
 }
 
 // difference is what has to be kept of a value so that restore makes it again from what the way back gives; nil for
-// nothing.
-func difference(was, back any, s *Schema) *kept {
+// nothing. The value is in so many lists.
+func difference(was, back any, s *Schema, lists int) *kept {
 	if identical(was, back) {
 		return nil
 	}
 	switch was := was.(type) {
 	case map[string]any:
 		if back, ok := back.(map[string]any); ok {
-			return differentFields(was, back, s)
+			return differentFields(was, back, s, lists)
 		}
 	case []any:
-		if back, ok := back.([]any); ok && len(was) == len(back) {
-			if k, ok := differentElements(was, back, s); ok {
+		if back, ok := back.([]any); ok && len(was) == len(back) && lists < limitKeptLists {
+			if k, ok := differentElements(was, back, s, lists+1); ok {
 				return k
 			}
 		}
@@ -92,7 +97,7 @@ func difference(was, back any, s *Schema) *kept {
 	return keepValue(was, true, back, true)
 }
 
-func differentFields(was, back map[string]any, s *Schema) *kept {
+func differentFields(was, back map[string]any, s *Schema, lists int) *kept {
 	k := &kept{Fields: map[string]*kept{}}
 	for name, value := range was {
 		other, ok := back[name]
@@ -104,7 +109,7 @@ func differentFields(was, back map[string]any, s *Schema) *kept {
 		if s != nil {
 			child, _ = s.child(name)
 		}
-		if d := difference(value, other, child); d != nil {
+		if d := difference(value, other, child, lists); d != nil {
 			k.Fields[name] = d
 		}
 	}
@@ -121,7 +126,7 @@ func differentFields(was, back map[string]any, s *Schema) *kept {
 
 // differentElements compares lists of one length element by element. It gives up, with false, where an element that is
 // no object differs: the list is kept as a whole then.
-func differentElements(was, back []any, s *Schema) (*kept, bool) {
+func differentElements(was, back []any, s *Schema, lists int) (*kept, bool) {
 	k := &kept{}
 	var items *Schema
 	var keys []string
@@ -144,7 +149,7 @@ func differentElements(was, back []any, s *Schema) (*kept, bool) {
 		if element.Keys == nil {
 			element.Base = digest(b)
 		}
-		element.Kept = differentFields(a, b, items)
+		element.Kept = differentFields(a, b, items, lists)
 		k.Elements = append(k.Elements, element)
 	}
 	if len(k.Elements) == 0 {
@@ -169,8 +174,9 @@ func keysOf(element map[string]any, names []string) map[string]any {
 	return keys
 }
 
-// restore puts back what is kept, where the way back still gives what it gave. It does not change its input.
-func (k *kept) restore(current any, there bool) (any, bool) {
+// restore puts back what is kept, where the way back still gives what it gave. It does not change its input, which is
+// in so many lists.
+func (k *kept) restore(current any, there bool, lists int) (any, bool) {
 	switch {
 	case k == nil:
 		return current, there
@@ -182,7 +188,7 @@ func (k *kept) restore(current any, there bool) (any, bool) {
 		object = maps.Clone(object)
 		for name, child := range k.Fields {
 			value, ok := object[name]
-			if value, ok = child.restore(value, ok); ok {
+			if value, ok = child.restore(value, ok, lists); ok {
 				object[name] = value
 			} else {
 				delete(object, name)
@@ -191,10 +197,10 @@ func (k *kept) restore(current any, there bool) (any, bool) {
 		return object, true
 	case k.Elements != nil:
 		list, ok := current.([]any)
-		if !ok {
+		if !ok || lists == limitKeptLists {
 			return current, there
 		}
-		return restoreElements(list, k.Elements), true
+		return restoreElements(list, k.Elements, lists+1), true
 	}
 	if there != (k.Base != "") || there && digest(current) != k.Base {
 		return current, there // changed meanwhile
@@ -211,9 +217,9 @@ func (k *kept) restore(current any, there bool) (any, bool) {
 
 // restoreElements finds for each kept element the one of the list that it is of: first where it stood, then wherever it
 // has moved. A client may have written thousands of them: nothing is done of each with all of the list.
-func restoreElements(list []any, elements []*keptElement) []any {
+func restoreElements(list []any, elements []*keptElement, lists int) []any {
 	l := &elementList{list: list, digests: map[int]string{}, restored: slices.Clone(list),
-		taken: make([]bool, len(list))}
+		taken: make([]bool, len(list)), lists: lists}
 	var moved []*keptElement
 	for _, e := range elements {
 		if e != nil && !l.put(e, e.Index) {
@@ -243,6 +249,7 @@ func restoreElements(list []any, elements []*keptElement) []any {
 type elementList struct {
 	list, restored []any
 	taken          []bool
+	lists          int            // in which the elements are
 	digests        map[int]string // of elements, as far as they are known
 }
 
@@ -272,7 +279,7 @@ func (l *elementList) put(e *keptElement, i int) bool {
 	if i < 0 || i >= len(l.list) || l.taken[i] || !l.isAt(e, i) {
 		return false
 	}
-	l.restored[i], _ = e.Kept.restore(l.list[i], true)
+	l.restored[i], _ = e.Kept.restore(l.list[i], true, l.lists)
 	l.taken[i] = true
 	return true
 }
@@ -331,7 +338,7 @@ func takeKept(object map[string]any) (map[string]any, map[string]*kept) {
 		e.remove(at.parent())
 	}
 	var all map[string]*kept
-	if text, ok := value.(string); !ok || len(text) > 2*limitKeptBytes ||
+	if text, ok := value.(string); !ok || len(text) > limitKeptBytes ||
 		utiljson.Unmarshal([]byte(text), &all) != nil {
 		return e.root, nil
 	}

@@ -46,7 +46,7 @@ func TestKeptElementsAreFoundInTime(t *testing.T) {
 		"by several keys each": {small, keys(3)},
 		"by no keys":           {small, kept(`{"keys":{},"index":-1}`)},
 	} {
-		if took := cputest.Thread(t, func() { restoreElements(test.list, test.elements) }); took > 2*time.Second {
+		if took := cputest.Thread(t, func() { restoreElements(test.list, test.elements, 1) }); took > 2*time.Second {
 			t.Errorf("%s: %v", name, took)
 		}
 	}
@@ -66,11 +66,11 @@ func TestKeptElementsAreFoundWhereTheyMoved(t *testing.T) {
 			{Base: digest(list[0]), Index: 7, Kept: put("2")},
 			{Base: digest(list[2]), Index: 3, Kept: put("3")}},
 	} {
-		got := digest(restoreElements(list, elements))
+		got := digest(restoreElements(list, elements, 1))
 		want := digest([]any{map[string]any{"n": 1, "v": 2}, map[string]any{"n": 2, "v": 1},
 			map[string]any{"n": 2, "v": 3}, "text"})
 		if got != want {
-			t.Errorf("%s: %v", name, restoreElements(list, elements))
+			t.Errorf("%s: %v", name, restoreElements(list, elements, 1))
 		}
 	}
 }
@@ -91,5 +91,30 @@ func TestObjectsStayObjects(t *testing.T) {
 		if got, err := c.Convert(alpha, "v1"); err != nil || got["kind"] != "Pizza" {
 			t.Errorf("%s: %v, %v", value, got, err)
 		}
+	}
+}
+
+// TestKeptListsInListsTakeNotLong: a client writes lists in lists, where the schema takes anything, and an annotation
+// for each of them. A digest of each had the object read a thousand times.
+func TestKeptListsInListsTakeNotLong(t *testing.T) {
+	const deep = 1000
+	version := `name: %s, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object,
+		x-kubernetes-preserve-unknown-fields: true}}}}`
+	c := converter(t, []byte(`{apiVersion: kubefusion.dev/v1alpha1, kind: ConversionRules, spec: {crd: things.example.com,
+		hub: v2, versions: [{name: v1, rules: []}]}}`), []byte(`{apiVersion: apiextensions.k8s.io/v1,
+		kind: CustomResourceDefinition, metadata: {name: things.example.com}, spec: {group: example.com,
+		names: {kind: Thing}, versions: [{`+fmt.Sprintf(version, "v1")+`}, {`+fmt.Sprintf(version, "v2")+`}]}}`))
+	spec := map[string]any{"text": strings.Repeat("x", 300<<10)}
+	kept := `{"fields":{"more":{"value":1}}}`
+	for range deep {
+		kept = fmt.Sprintf(`{"fields":{"list":{"elements":[{"base":%q,"kept":%s}]}}}`, digest(spec), kept)
+		spec = map[string]any{"list": []any{spec}}
+	}
+	thing := map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "spec": spec, "metadata": map[string]any{
+		"name": "a", "annotations": map[string]any{KeptAnnotation: `{"v2":{"fields":{"spec":` + kept + `}}}`}}}
+	var err error
+	took := cputest.Thread(t, func() { _, err = c.Convert(thing, "v2") })
+	if err != nil || took > 500*time.Millisecond {
+		t.Errorf("%v, %v", took, err)
 	}
 }
