@@ -211,6 +211,10 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 				"has it", side, kind)
 		}
 	}
+	if r, gone := c.graph.leftWith(ref.UID); gone && !believed[r.side].has(r.GroupResource()) {
+		return ownerState{}, fmt.Errorf("it was seen on the %s side, which does not serve %s any more: %w", r.side, r,
+			errUnserved)
+	}
 	era := c.era()
 	if c.absent.has(ref, namespace, era) {
 		return ownerState{seen: gc.Absent}, nil

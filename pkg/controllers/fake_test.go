@@ -140,7 +140,7 @@ func (w *world) see(ctx context.Context, m *manager) {
 		}
 		known := m.monitors.running[r]
 		if known == nil {
-			known = &monitor{resource: r, graph: m.graph, told: m.told}
+			known = &monitor{resource: r, graph: m.graph, told: m.told, cancel: func() {}}
 			m.monitors.running[r] = known
 		}
 		var list []any

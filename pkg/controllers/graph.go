@@ -41,6 +41,7 @@ type graph struct {
 	objects    map[resource]int                 // nodes
 	ending     map[string]bool                  // namespaces that are being deleted, or were
 	expected   map[types.UID]bool               // nodes that this process is deleting
+	left       map[types.UID]resource           // owners that went with their kind, and were not deleted
 	limit      int                              // of the objects of each resource
 	beyond     map[resource]bool                // resources of which objects were not kept, because of limit
 	now        func() time.Time
@@ -55,8 +56,8 @@ type graph struct {
 func newGraph(now func() time.Time, attend func(types.UID)) *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, owners: map[resource]int{},
-		objects: map[resource]int{}, ending: map[string]bool{}, expected: map[types.UID]bool{}, limit: limitObjects,
-		beyond: map[resource]bool{}, now: now, attend: attend,
+		objects: map[resource]int{}, ending: map[string]bool{}, expected: map[types.UID]bool{},
+		left: map[types.UID]resource{}, limit: limitObjects, beyond: map[resource]bool{}, now: now, attend: attend,
 		vanished: func(*resource, int) {},
 	}
 }
@@ -123,6 +124,7 @@ func (g *graph) put(n *node) (attention []types.UID) {
 		}
 	}
 	g.nodes[n.uid] = n
+	delete(g.left, n.uid)
 	g.countOwner(n, 1)
 	if isNamespace(*n.resource) {
 		g.ending[n.name] = n.deleting
@@ -192,10 +194,7 @@ func (g *graph) drop(uid types.UID) (attention []types.UID) {
 	if n == nil {
 		return nil
 	}
-	g.unlink(n)
-	g.countOwner(n, -1)
-	g.objects[*n.resource]--
-	delete(g.nodes, uid)
+	g.take(n)
 	announced := n.deleting || g.expected[uid] || n.resource.namespaced && g.ending[n.namespace.Value()]
 	if delete(g.expected, uid); len(g.dependents[uid]) > 0 && !announced {
 		g.vanished(n.resource, g.owners[*n.resource])
@@ -211,12 +210,45 @@ func (g *graph) drop(uid types.UID) (attention []types.UID) {
 	return attention
 }
 
+// take takes a node out.
+func (g *graph) take(n *node) {
+	g.unlink(n)
+	g.countOwner(n, -1)
+	g.objects[*n.resource]--
+	delete(g.nodes, n.uid)
+}
+
+// leave takes out the objects of a resource that its side does not serve any more, or is watched in another version
+// from now on. They were not deleted: those that own something are remembered.
+func (g *graph) leave(r *resource) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	for uid, n := range g.nodes {
+		if n.resource != r {
+			continue
+		}
+		g.take(n)
+		if delete(g.expected, uid); len(g.dependents[uid]) > 0 {
+			g.left[uid] = *r
+		}
+	}
+}
+
+// leftWith returns the resource with which an owner has gone.
+func (g *graph) leftWith(uid types.UID) (r resource, gone bool) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	r, gone = g.left[uid]
+	return r, gone
+}
+
 func (g *graph) unlink(n *node) {
 	for _, o := range n.owners {
 		if delete(g.dependents[o.uid], n); len(g.dependents[o.uid]) > 0 || g.dependents[o.uid] == nil {
 			continue // others are left, or the object names this owner twice
 		}
 		delete(g.dependents, o.uid)
+		delete(g.left, o.uid)
 		if owner := g.nodes[o.uid]; owner != nil {
 			g.owners[*owner.resource]--
 		}

@@ -231,11 +231,15 @@ func (m *model) sync() {
 		var list []*metav1.PartialObjectMetadata
 		m.mutex.Lock()
 		for key, o := range m.own[r.side].objects {
-			if served.has(r.GroupResource()) && strings.HasPrefix(key, r.Resource+"/") {
+			if strings.HasPrefix(key, r.Resource+"/") {
 				list = append(list, &metav1.PartialObjectMetadata{ObjectMeta: *o.Metadata.DeepCopy()})
 			}
 		}
 		m.mutex.Unlock()
+		if !served.has(r.GroupResource()) {
+			m.manager.graph.leave(&monitor.resource)
+			continue
+		}
 		m.manager.graph.replace(&monitor.resource, slices.Values(list))
 	}
 }

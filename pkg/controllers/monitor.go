@@ -147,7 +147,7 @@ func (m *monitors) sync(ctx context.Context) error {
 		monitor.cancel()
 		delete(m.running, r)
 		m.cluster.metrics.unsynced.DeleteLabelValues(string(r.side), r.String())
-		m.graph.replace(&monitor.resource, func(func(*metav1.PartialObjectMetadata) bool) {})
+		m.graph.leave(&monitor.resource)
 	}
 	m.report()
 	return nil

@@ -105,3 +105,44 @@ func TestBuiltInVersionsAreWatched(t *testing.T) {
 		}
 	}
 }
+
+// A kind that a side serves no more, because a definition or an API service was deleted, takes its objects along
+// without deleting them: an extension API server keeps them in a store of its own. What they own stays, although the
+// other side serves the kind and does not have them, until the side serves it again, and says what has become of them.
+func TestOwnersThatVanishWithTheirKindHold(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	for i := range 2 * DefaultBrake.Least {
+		name := fmt.Sprintf("o%d", i)
+		w.put("", "pods", "demo", name, w.put(modern, "gadgets", "demo", name))
+	}
+	w.see(t.Context(), m)
+	w.drop(modern, "customresourcedefinitions", "", "gadgets.both.test")
+	w.refuses(func(side pair.Side, r *http.Request) int {
+		return code(side == modern && r.URL.Path == "/apis", withoutBoth)
+	})
+	forget(m)
+	if err := m.monitors.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.guard.stopped(); err != nil {
+		t.Errorf("nothing was deleted, and deletions have stopped: %v", err)
+	}
+	process := func() {
+		for _, uid := range m.graph.suspects() {
+			if err := c.process(t.Context(), uid); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if process(); len(w.deletions) > 0 {
+		t.Fatalf("deleted %q, whose owners are there", w.deletions)
+	}
+	w.define(modern, "gadgets.both.test")
+	w.refuses(func(pair.Side, *http.Request) int { return 0 })
+	w.drop(modern, "gadgets", "demo", "o1")
+	w.see(t.Context(), m)
+	if process(); fmt.Sprint(w.deletions) != "[pods/demo/o1]" {
+		t.Errorf("deleted %q, want the pod alone whose owner is gone", w.deletions)
+	}
+}

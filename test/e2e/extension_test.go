@@ -71,6 +71,7 @@ func TestExtensionAPIServersOfBothSides(t *testing.T) {
 	for side, other := range map[string]string{"legacy": "modern", "modern": "legacy"} {
 		f.goesOnWithout(side, other)
 	}
+	f.flundersHoldWhatTheyOwn()
 	storesAreClean(t, f.Pair)
 	proved(t, spec.LayoutSplit, legacy, modern,
 		"with an extension API server behind either side, of one group, users reach the one of their side",
@@ -245,4 +246,54 @@ func (f *extended) goesOnWithout(side, other string) {
 	})
 	must(f.t, f.users[side].Call(ctx, http.MethodPost, demoFlunders, flunder("of-"+side), nil))
 	f.bystandersLive("with the " + side + " side's extension API server again")
+}
+
+// flundersHoldWhatTheyOwn makes the objects of the modern side's extension API server hard to see: by a definition of
+// their name, which is preferred, and by the deletion of its API service. They are in its store all the time.
+func (f *extended) flundersHoldWhatTheyOwn() {
+	f.t.Helper()
+	ctx, admin := f.t.Context(), f.Modern.Client("admin", "system:masters")
+	owner, owned := object{}, "/api/v1/namespaces/demo/configmaps/owned-all-the-time"
+	must(f.t, f.users["modern"].Call(ctx, http.MethodGet, demoFlunders+"/of-modern", nil, &owner))
+	must(f.t, f.user.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/configmaps", object{
+		"metadata": object{"name": "owned-all-the-time", "ownerReferences": []object{{"apiVersion": flunderVersion,
+			"kind": "Flunder", "name": "of-modern", "uid": owner["metadata"].(object)["uid"]}}}}, nil))
+	stays := func(when string) {
+		f.t.Helper()
+		// longer than the controllers take to hear of what a side serves, and to look at all objects
+		f.Throughout(60*time.Second, when+", what a flunder owns stays", func(ctx context.Context) error {
+			return f.admin.Call(ctx, http.MethodGet, owned, nil, nil)
+		})
+	}
+	const definitions, name = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "flunders.wardle.example.com"
+	must(f.t, admin.Call(ctx, http.MethodPost, definitions, object{"metadata": object{"name": name}, "spec": object{
+		"group": "wardle.example.com", "scope": "Namespaced",
+		"names": object{"plural": "flunders", "singular": "flunder", "kind": "Flunder", "listKind": "FlunderList"},
+		"versions": []object{{"name": "v9", "served": true, "storage": true,
+			"schema": object{"openAPIV3Schema": object{"type": "object"}}}}}}, nil))
+	f.Eventually("the definition is preferred", func(ctx context.Context) error {
+		var group metav1.APIGroup
+		if err := admin.Call(ctx, http.MethodGet, "/apis/wardle.example.com", nil, &group); err != nil ||
+			group.PreferredVersion.Version != "v9" {
+			return fmt.Errorf("%+v: %w", group, errors.Join(err, errNotYet))
+		}
+		return nil
+	})
+	stays("with a definition of the same name")
+	must(f.t, admin.Call(ctx, http.MethodDelete, definitions+"/"+name, nil, nil))
+
+	var service object
+	must(f.t, admin.Call(ctx, http.MethodGet, wardleService, nil, &service))
+	must(f.t, admin.Call(ctx, http.MethodDelete, wardleService, nil, nil))
+	stays("without the API service")
+	must(f.t, admin.Call(ctx, http.MethodPost, "/apis/apiregistration.k8s.io/v1/apiservices", object{
+		"metadata": object{"name": "v1alpha1.wardle.example.com"}, "spec": service["spec"]}, nil))
+	f.awaitAvailable("modern", "True")
+	must(f.t, f.users["modern"].Call(ctx, http.MethodDelete, demoFlunders+"/of-modern", nil, nil))
+	f.Eventually("what the flunder owned is collected", func(ctx context.Context) error {
+		if err := f.admin.Call(ctx, http.MethodGet, owned, nil, nil); rig.Code(err) != http.StatusNotFound {
+			return fmt.Errorf("getting it: %w", errors.Join(err, errNotYet))
+		}
+		return nil
+	})
 }
