@@ -57,13 +57,17 @@ type AuditStatus struct {
 	Code int `json:"code"`
 }
 
+// auditBlankLines bounds blank lines in a row: three megabytes of gzip may be three gigabytes of line breaks.
+const auditBlankLines = 1_000_000
+
 // auditLineBytes bounds one event. Servers limit requests to 3 MiB, and an event holds a request and a response at
 // most.
 const auditLineBytes = 16 << 20
 
 // ReadAudit reads the audit log of an API server, one JSON event per line, gzip or not, and hands each event to visit.
 // Units:  one line is held at a time; a line may be 16 MiB.
-// Errors: a line that is no audit event, as FILE:LINE: ...; the error of visit as it is. Nothing is skipped silently.
+// Errors: a line that is no audit event, or a million blank ones, as FILE:LINE: ...; the error of visit as it is.
+// Nothing else is skipped silently.
 func ReadAudit(name string, r io.Reader, visit func(AuditEvent) error) error {
 	reader := bufio.NewReaderSize(r, 64<<10)
 	if magic, _ := reader.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -75,12 +79,17 @@ func ReadAudit(name string, r io.Reader, visit func(AuditEvent) error) error {
 	}
 	scanner := bufio.NewScanner(reader)
 	scanner.Buffer(make([]byte, 0, 64<<10), auditLineBytes)
-	number := 0
+	number, blank := 0, 0
 	for scanner.Scan() {
 		number++
 		if len(bytes.TrimSpace(scanner.Bytes())) == 0 {
+			if blank++; blank > auditBlankLines {
+				return fmt.Errorf("%s:%d: more than %d blank lines in a row: no audit log", name, number,
+					auditBlankLines)
+			}
 			continue
 		}
+		blank = 0
 		var event AuditEvent
 		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
 			return fmt.Errorf("%s:%d: not an audit event in JSON: %w", name, number, brief(err))

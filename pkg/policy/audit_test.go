@@ -155,6 +155,11 @@ func TestReadAuditRefusesWhatIsNoLog(t *testing.T) {
 			t.Errorf("ReadAudit(%q) = %v, want an error with %q", text, err, want)
 		}
 	}
+	blank := &repeated{text: strings.Repeat("\n", 1000), times: 10_000}
+	if err := ReadAudit("blank", blank, func(AuditEvent) error { return nil }); err == nil ||
+		!strings.Contains(err.Error(), "blank lines") {
+		t.Errorf("ReadAudit of ten million blank lines = %v, want that it is no audit log", err)
+	}
 	if err := ReadAudit("zeros", &endless{}, func(AuditEvent) error {
 		return nil
 	}); err == nil || !strings.Contains(err.Error(), "zeros:1: an event of more than") {

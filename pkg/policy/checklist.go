@@ -38,7 +38,9 @@ func Checks() []finding.Rule {
 			ID: "FUS151", Title: "A field that the server ignores", Severity: finding.Error,
 			Why: "Unknown fields are ignored, and case matters inside spec: \"readOnly\":true leaves a rule " +
 				"read-write, \"apigroup\" leaves it in the core group. " +
-				"Fields beside spec are ignored as well.",
+				"Fields beside spec are ignored as well. Servers of 1.8 to 1.10 read fields in any case before " +
+				"their patch releases of mid-2018, so that such a rule means one thing to them, and another to all " +
+				"others.",
 			Fix: "spell the field as the server does (readonly, apiGroup, nonResourcePath), inside spec, or " +
 				"delete it",
 			Bad:      policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a","readOnly":true}}`,
