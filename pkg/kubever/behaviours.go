@@ -191,6 +191,8 @@ const (
 	BehaviourNodeLeasesRead
 	// BehaviourOldAuditPolicies: kube-apiserver reads audit policies of audit.k8s.io/v1beta1 too.
 	BehaviourOldAuditPolicies
+	// BehaviourPresenceTestsCost: kube-apiserver counts has() in what it estimates that an expression of a CRD costs.
+	BehaviourPresenceTestsCost
 	// BehaviourProtectionFinalizersAdded: admission adds kubernetes.io/pvc-protection and pv-protection to claims
 	// and volumes; controllers of 1.9 and later remove them.
 	BehaviourProtectionFinalizersAdded
@@ -318,6 +320,7 @@ var behaviourNames = [...]string{
 	BehaviourMixedProtocolsRefused:        "mixed-protocols-refused",
 	BehaviourNodeLeasesRead:               "node-leases-read",
 	BehaviourOldAuditPolicies:             "old-audit-policies",
+	BehaviourPresenceTestsCost:            "presence-tests-cost",
 	BehaviourProtectionFinalizersAdded:    "protection-finalizers-added",
 	BehaviourReadyzServed:                 "readyz-served",
 	BehaviourRootCAPublished:              "root-ca-published",

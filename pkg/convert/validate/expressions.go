@@ -1,10 +1,15 @@
 package validate
 
 import (
+	"fmt"
 	"maps"
+	"math"
+	"math/bits"
 	"slices"
 	"sync"
 
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	schemacel "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
@@ -23,14 +28,17 @@ import (
 )
 
 // laterExpressions are the expressions of an object that servers of a minor before the library refuse because they
-// use functions that CEL has since: which release brought them is said by Kubernetes' own environments. Expressions
-// that the minor drops are not there.
+// use functions that CEL has since, or cost more there: which release brought what is said by Kubernetes' own
+// environments. Expressions that the minor drops are not there.
 func laterExpressions(object runtime.Object, minor kubever.Minor) field.ErrorList {
 	known := minor
 	if kubever.Behaves(kubever.BehaviourExpressionsOfMinorBefore, minor) {
 		known--
 	}
 	e, spec := expressions{environment.MustBaseEnvSet(version.MajorMinor(1, uint(known)))}, field.NewPath("spec")
+	if kubever.Behaves(kubever.BehaviourPresenceTestsCost, minor) {
+		e.known = presenceCosts(e.known)
+	}
 	switch object := object.(type) {
 	case *apiextensions.CustomResourceDefinition:
 		return e.ofDefinition(&object.Spec, spec)
@@ -50,6 +58,16 @@ func laterExpressions(object runtime.Object, minor kubever.Minor) field.ErrorLis
 			})
 	}
 	return nil
+}
+
+// presenceCosts is an environment in which has() costs something.
+func presenceCosts(known *environment.EnvSet) *environment.EnvSet {
+	costing, err := known.Extend(environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0),
+		EnvOptions: []cel.EnvOption{cel.CostEstimatorOptions(checker.PresenceTestHasCost(true))}})
+	if err != nil {
+		panic(err) // Kubernetes' own environments take options
+	}
+	return costing
 }
 
 // expressions compiles with what a release knows.
@@ -74,7 +92,17 @@ func (e expressions) root(schema *apiextensions.JSONSchemaProps, at *field.Path)
 	if schema == nil {
 		return nil
 	}
-	return e.under(schema, crdvalidation.RootCELContext(schema), at)
+	c := crdvalidation.RootCELContext(schema)
+	errs := e.under(schema, c, at)
+	if total := c.TotalCost.Total; total > crdvalidation.StaticEstimatedCRDCostLimit {
+		errs = append(errs, field.Forbidden(at, tooCostly("rules", total, crdvalidation.StaticEstimatedCRDCostLimit)))
+	}
+	return errs
+}
+
+func tooCostly(what string, cost, limit uint64) string {
+	return fmt.Sprintf("estimated cost of the %s is %d, and at most %d: simplify it, or give arrays, maps and strings "+
+		"maxItems, maxProperties and maxLength", what, cost, limit)
 }
 
 // under are the errors of a schema and of those within it. Where a schema has no types of CEL, because it is not
@@ -108,6 +136,24 @@ func (e expressions) under(
 	}
 	for i, result := range results {
 		rule, in := schema.XValidations[i], at.Child("x-kubernetes-validations").Index(i)
+		cardinality := result.MaxCardinality
+		if c.MaxCardinality != nil {
+			cardinality = *c.MaxCardinality
+		}
+		cost := uint64(math.MaxUint64)
+		if high, low := bits.Mul64(result.MaxCost, cardinality); high == 0 {
+			cost = low
+		}
+		c.TotalCost.ObserveExpressionCost(in.Child("rule"), cost)
+		if cost > crdvalidation.StaticEstimatedCostLimit {
+			errs = append(errs, field.Forbidden(in.Child("rule"),
+				tooCostly("rule", cost, crdvalidation.StaticEstimatedCostLimit)))
+		}
+		c.TotalCost.ObserveExpressionCost(in.Child("messageExpression"), result.MessageExpressionMaxCost)
+		if cost := result.MessageExpressionMaxCost; cost > crdvalidation.StaticEstimatedCostLimit {
+			errs = append(errs, field.Forbidden(in.Child("messageExpression"),
+				tooCostly("message", cost, crdvalidation.StaticEstimatedCostLimit)))
+		}
 		if result.Error != nil {
 			errs = append(errs, field.Invalid(in.Child("rule"), rule.Rule, result.Error.Detail))
 		}

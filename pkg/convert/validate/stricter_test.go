@@ -190,6 +190,11 @@ const (
 		"versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, " +
 		"properties: {spec: {type: object, properties: {a: {type: array, maxItems: 9, " +
 		"items: {type: string, maxLength: 99, x-kubernetes-validations: [{rule: %q%s}]}}}}}}}}]}"
+	costly = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: xs.g.example}\n" +
+		"spec: {group: g.example, scope: Cluster, names: {plural: xs, singular: x, kind: X, listKind: XList}, " +
+		"versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, " +
+		"properties: {spec: {type: array, items: {type: object, properties: {a: {type: string}, b: {type: string}}, " +
+		"x-kubernetes-validations: [{rule: has(self.a) && !has(self.b) || !has(self.a) && has(self.b)}]}}}}}}]}"
 	rules     = "spec.validation.openAPIV3Schema.properties[spec].properties[a].items.x-kubernetes-validations[0]."
 	admission = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: a}\n" +
 		"spec: {failurePolicy: Fail, matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], " +
@@ -243,6 +248,7 @@ func TestWhatOldServersRefuseOfObjects(t *testing.T) {
 			"spec.template.metadata.annotations[security.alpha.kubernetes.io/sysctls]", 6, 10},
 		{fmt.Sprintf(annotated, deployment, "security.alpha.kubernetes.io/sysctls", "a.b=1,c.d=2"), "spec", none, none},
 		{fmt.Sprintf(ruled, "self.startsWith('a') && url(self).getHost() != ''", ""), rules, none, none},
+		{costly, "spec.validation.openAPIV3Schema.properties[spec].items.x-kubernetes-validations[0].rule", 28, 28},
 		{fmt.Sprintf(ruled, "isQuantity(self)", ""), rules + "rule", 25, 28},
 		{fmt.Sprintf(ruled, "isIP(self)", ""), rules + "rule", 25, 30},
 		{fmt.Sprintf(ruled, "!format.dns1123Label().validate(self).hasValue()", ""), rules + "rule", 25, 31},
