@@ -282,6 +282,9 @@ func (p *plane) applyBackup(ctx context.Context, b *spec.Backup, suspend bool) (
 			return since, nil
 		}
 	}
+	if err := p.inOwn(ctx); err != nil {
+		return since, err
+	}
 	if err := p.claim(ctx, b); err != nil {
 		return since, err
 	}
@@ -290,7 +293,12 @@ func (p *plane) applyBackup(ctx context.Context, b *spec.Backup, suspend bool) (
 		return since, err
 	}
 	for _, object := range append([]*unstructured.Unstructured{files}, objects...) {
-		if err := p.apply(ctx, object, name); err != nil {
+		if mark(object, name); object.GetKind() == there.Kind && ours(there, name) { // as it was read
+			err = p.write(ctx, object)
+		} else {
+			err = p.apply(ctx, object, name)
+		}
+		if err != nil {
 			return since, err
 		}
 	}

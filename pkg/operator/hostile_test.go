@@ -20,7 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcd/backup"
@@ -581,6 +583,37 @@ func TestNotesOfHostsAreSaid(t *testing.T) {
 	}
 	if len(said) != mostNotes || said[0] != "host cp-1: FUS050: 3 addresses" {
 		t.Errorf("%d notes, %.1q", len(said), said)
+	}
+}
+
+// TestNamespacesOfOthersGetNothing: who makes a namespace anew of the name of a control plane, and puts a record there,
+// gets no keys by it.
+func TestNamespacesOfOthersGetNothing(t *testing.T) {
+	f := newFleetWith(t, 1, map[string]any{"backup": map[string]any{"schedule": "30 2 * * *",
+		"image": "registry.example.com/fusionctl:v1"}})
+	namespace := &corev1.Namespace{}
+	if err := f.Client.Get(t.Context(), types.NamespacedName{Name: f.names[0]}, namespace); err != nil {
+		t.Fatal(err)
+	}
+	namespace.Labels = nil
+	if err := f.Client.Update(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: f.names[0]}})
+		if !errors.Is(err, ErrForeign) {
+			t.Errorf("Reconcile = %v, want %v", err, ErrForeign)
+		}
+		f.now = f.now.Add(f.Repair)
+	}
+	list := &corev1.SecretList{}
+	if err := f.Client.List(t.Context(), list, client.InNamespace(f.names[0])); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range list.Items {
+		if secret.Name != RecordName && secret.Name != PKIName {
+			t.Errorf("Secret %s was made there", secret.Name)
+		}
 	}
 }
 

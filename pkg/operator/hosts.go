@@ -289,7 +289,11 @@ func (p *plane) relieve(ctx context.Context, hosts map[string]*api.ControlPlaneH
 // steadyHosts looks at what runs on hosts by the plan of the record.
 func (p *plane) steadyHosts(ctx context.Context) (time.Duration, error) {
 	of := p.record.Plan
-	hosts, err := p.hosts(ctx, p.object.Name, machines(of))
+	var hosts map[string]*api.ControlPlaneHost
+	err := p.inOwn(ctx)
+	if err == nil {
+		hosts, err = p.hosts(ctx, p.object.Name, machines(of))
+	}
 	if err == nil {
 		repair := p.verdict.file != nil && p.verdict.file.Spec.Repair == spec.RepairMend &&
 			!p.verdict.file.Spec.Paused

@@ -280,6 +280,11 @@ func (r *Reconciler) apply(ctx context.Context, object *unstructured.Unstructure
 			return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
+	return r.write(ctx, object)
+}
+
+// write applies an object of the control plane.
+func (r *Reconciler) write(ctx context.Context, object *unstructured.Unstructured) error {
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(FieldManager),
 		client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)

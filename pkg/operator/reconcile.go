@@ -195,6 +195,17 @@ type plane struct {
 	record  *record
 	without []string // hosts of what runs that are lost, in the transition that would begin
 	repairs bool     // everything is applied again in this look
+	own     bool     // the namespace is the control plane's, as this look has seen
+}
+
+// inOwn is namespace, once in a look.
+func (p *plane) inOwn(ctx context.Context) error {
+	if p.own {
+		return nil
+	}
+	err := p.namespace(ctx, p.object.Name)
+	p.own = err == nil
+	return err
 }
 
 // backed is the digest of the plan that a person wants undone.
@@ -622,7 +633,10 @@ func (p *plane) steady(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if p.repairs = p.due(ready); p.repairs {
-		err := p.secrets(ctx, p.record.Plan)
+		err := p.inOwn(ctx)
+		if err == nil {
+			err = p.secrets(ctx, p.record.Plan)
+		}
 		if err == nil {
 			err = p.begun(ctx)
 		}
