@@ -245,7 +245,13 @@ func TestTheJournalKnowsTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newCluster(t, setups[0])
-	c.kept = &handover.Known{Directory: "/kept", Digest: "before"}
+	c.kept = &handover.Known{Directory: strings.Repeat("/kept", 1000), Digest: "before"}
+	if err := Apply(t.Context(), &tr, c, c, nil); err == nil || !strings.Contains(err.Error(), "4096 bytes") {
+		t.Errorf("a directory of %d bytes is kept: %v", len(c.kept.Directory), err)
+	}
+	c.asked = nil
+	// What is gone a person acknowledges, and no host.
+	c.kept = &handover.Known{Directory: "/kept", Digest: "before", Gone: "all"}
 	told, killed := map[string]*handover.Known{}, false
 	c.judged = func(kind string, o *Objects) error {
 		if o.Plan.Back {

@@ -156,6 +156,9 @@ func Undo(ctx context.Context, t *Transition, r Runner, j Journal, progress Prog
 	return nil
 }
 
+// mostPathBytes is the longest path of Linux.
+const mostPathBytes = 4096
+
 func carryOut(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, a *Action, before, after Event,
 	p Progress) error {
 	if p == nil {
@@ -172,8 +175,15 @@ func carryOut(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, 
 			if record.Kept, err = r.Keep(ctx, s.Host, a.Objects); err != nil {
 				return fmt.Errorf("step %s, %s on %s: %w", s.ID, s.Title, s.Host, err)
 			}
-			if event == before && record.Kept != nil {
-				record.Kept.Digest = "" // it changes from here on
+			if k := record.Kept; k != nil {
+				if len(k.Directory) > mostPathBytes || len(k.Digest) > mostIDBytes {
+					return fmt.Errorf("step %s, %s on %s: the answer about its record has a directory of more than "+
+						"%d bytes, or no digest", s.ID, s.Title, s.Host, mostPathBytes)
+				}
+				record.Kept = &handover.Known{Directory: k.Directory} // what a person acknowledged, no host says
+				if event != before {                                  // it changes from here on
+					record.Kept.Digest = k.Digest
+				}
 			}
 		}
 		if a != nil && a.Kind == PutProgram && event == Begun {

@@ -246,12 +246,24 @@ func watch(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, a *
 		strings.Join(looked.Why, "\n  ")), j.Append(Record{Step: s.ID, Event: Halted, Looked: looked}))
 }
 
+// mostIDBytes is more than the id of a cluster or the UID of a namespace has.
+const mostIDBytes = 128
+
 // lacking takes what was not requested out of an answer of a host, which would be kept for ever, and reports what is
 // missing in it: no error of the host may say so. One without stores is of a host that looks at none.
 func lacking(seen map[string]witness.Sight, stores []plan.Store) error {
 	maps.DeleteFunc(seen, func(name string, _ witness.Sight) bool {
 		return !slices.ContainsFunc(stores, func(s plan.Store) bool { return s.Name == name })
 	})
+	for name, s := range seen {
+		system, looked := s.Objects[witness.KubeSystem]
+		s.Objects = map[string]witness.Object{}
+		if system.UID = system.UID[:min(len(system.UID), mostIDBytes)]; looked {
+			s.Objects[witness.KubeSystem] = system
+		}
+		s.Cluster = s.Cluster[:min(len(s.Cluster), mostIDBytes)]
+		seen[name] = s
+	}
 	for _, s := range stores {
 		if _, is := seen[s.Name]; !is && len(seen) > 0 {
 			return fmt.Errorf("store %s: the answer does not have it", s.Name)

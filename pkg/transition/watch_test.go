@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -233,7 +234,12 @@ func TestHostsThatSayNothingOfAStore(t *testing.T) {
 	c, e := newCluster(t, setups[0]), newStores(tr.Watch)
 	c.stores = func(w *Watch) (map[string]witness.Sight, error) {
 		seen, err := e.look(w)
-		seen["another"] = witness.Sight{Cluster: "x", Revision: 1}
+		seen["another"] = witness.Sight{Cluster: "x", Revision: 1, Objects: map[string]witness.Object{}}
+		for name, s := range seen {
+			s.Objects["namespaces/another"] = witness.Object{UID: "x"}
+			s.Cluster += strings.Repeat("x", 10_000)
+			seen[name] = s
+		}
 		if len(w.Stores) > 1 {
 			delete(seen, w.Stores[0].Name)
 		}
@@ -245,6 +251,9 @@ func TestHostsThatSayNothingOfAStore(t *testing.T) {
 	for _, r := range c.records {
 		if r.Looked != nil && r.Looked.Stores["another"].Cluster != "" {
 			t.Fatalf("the journal has what was not asked for: %+v", r)
+		}
+		if text, err := json.Marshal(r); err != nil || len(text) > 1000 || strings.Contains(string(text), "/another") {
+			t.Fatalf("the journal has %d bytes of a look, %v", len(text), err)
 		}
 	}
 }
