@@ -228,6 +228,10 @@ func (k *conversion) result(r stream.Result) error {
 	if r.Refused != "" {
 		k.refusals++
 	}
+	if k.report == nil && r.TooLargeToApply() {
+		visible.Fprintf(k.streams.Err, "%s: %s: kubectl apply takes it with --server-side alone: it is larger than an "+
+			"annotation may be\n", r.Place(), r.Converted)
+	}
 	return k.tell(r.Converted)
 }
 

@@ -440,7 +440,8 @@ func (a *acceptance) byKubectl(r *rig.Rig, url string) {
 		a.sentBy(own, kubeconfig, r.Dir(), a.sent, "create", argument)
 	}
 	applied := slices.DeleteFunc(slices.Clone(a.sent), func(r stream.Result) bool {
-		return r.Name == "" || strings.HasSuffix(r.Object.GetKind(), "Review") // apply looks for the object by its name
+		return r.Name == "" || strings.HasSuffix(r.Object.GetKind(), "Review") || // it looks for the object by its name
+			r.TooLargeToApply()
 	})
 	switch {
 	case err == nil && a.minor >= 13 && a.minor < 18: // kubectl of then asks some five times a second
