@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -80,6 +81,7 @@ type world struct {
 	// boots says how far a server has started; nothing of one that has.
 	boots   map[pair.Side]*boot
 	options Options // of the last collector
+	spec    string  // of the plan; "" for pairSpec
 	// deletions lists what was deleted, as resource/namespace/name.
 	deletions []string
 	wrong     []string // deletions of objects that have an owner
@@ -114,7 +116,7 @@ func (w *world) collector(options Options) (*collector, *manager) {
 	options.Log = slog.New(slog.DiscardHandler)
 	options.Legacy, options.Modern = configs[pair.Legacy], configs[pair.Modern]
 	w.options = options
-	c, err := newCluster(testPlan(w.t), configs, options)
+	c, err := newCluster(plantest.Of(w.t, cmp.Or(w.spec, pairSpec)).Runtime(), configs, options)
 	if err != nil {
 		w.t.Fatal(err)
 	}

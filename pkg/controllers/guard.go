@@ -63,6 +63,7 @@ type probe struct {
 	name      string // in messages and in the state directory
 	side      pair.Side
 	resources []resource // in it, few, and of which every API server has objects
+	passing   bool       // objects of its resources come and go: its revision alone identifies it
 }
 
 // holds is the resource of a path; nil for one that the store does not hold, by this plan.
@@ -81,23 +82,26 @@ var bootKeys = []string{"namespaces", "apiregistration.k8s.io/apiservices",
 	"apiextensions.k8s.io/customresourcedefinitions",
 	"prioritylevelconfigurations", "flowschemas", "priorityclasses", "clusterroles", "storageclasses", "minions"}
 
-// probes are the stores of each side.
+// probes are the stores of each side. One in which a side keeps none of these resources, and that an argument names for
+// others, is seen through the first of those.
 func (l layout) probes() []probe {
 	var list []probe
 	for _, side := range pair.Sides() {
 		servers := l.plan.Side(side)
-		for _, key := range bootKeys {
-			row := l.plan.Resource(key)
-			if row == nil || row.View(side).Store == "" {
-				continue
+		add := func(row *pair.Resource, passing bool) {
+			if row == nil || row.View(side).Store == "" || isEvent(schema.GroupResource{Resource: row.Name}) {
+				return
 			}
 			name := fmt.Sprintf("%s side, store %s", side, row.View(side).Store)
+			i := slices.IndexFunc(list, func(p probe) bool { return p.name == name })
+			if i >= 0 && passing {
+				return
+			}
 			for _, served := range row.View(side).Serves {
 				gv, err := schema.ParseGroupVersion(served)
 				if gvr := gv.WithResource(row.Name); err == nil && !servers.TurnsOff(gvr) {
-					i := slices.IndexFunc(list, func(p probe) bool { return p.name == name })
 					if i < 0 {
-						list = append(list, probe{name: name, side: side})
+						list = append(list, probe{name: name, side: side, passing: passing})
 						i = len(list) - 1
 					}
 					list[i].resources = append(list[i].resources,
@@ -106,6 +110,12 @@ func (l layout) probes() []probe {
 					break
 				}
 			}
+		}
+		for _, key := range bootKeys {
+			add(l.plan.Resource(key), false)
+		}
+		for i := range l.plan.Resources {
+			add(&l.plan.Resources[i], true)
 		}
 	}
 	return list
@@ -256,7 +266,7 @@ func (g *guard) sight(ctx context.Context, p probe) (witness.Sight, error) {
 		}
 	}
 	now := g.now()
-	if len(paths) < marksOfEach && now.Sub(chosen) >= learnEvery {
+	if !p.passing && len(paths) < marksOfEach && now.Sub(chosen) >= learnEvery {
 		oldest, err := g.oldest(ctx, p)
 		if err != nil {
 			return witness.Sight{}, err

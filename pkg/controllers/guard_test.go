@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/witness"
 	"github.com/kubefusion/fusionctl/pkg/witness/statedir"
@@ -95,6 +97,54 @@ func TestStoresThatForgetStopDeletions(t *testing.T) {
 		}
 	}
 }
+
+// A store that an argument names for single resources is remembered as well, by its revision: what owned something in
+// it has gone with it, whether a process saw it there before or not.
+func TestStoresOfSingleResourcesAreRemembered(t *testing.T) {
+	w := newWorld(t)
+	const third = "http://192.0.2.1:2579"
+	w.spec = strings.NewReplacer("  legacy:", "  - {name: third, endpoints: ['"+third+"']}\n  legacy:",
+		"store: core, apiServer: {}", "store: core, apiServer: {extraArgs: [{name: etcd-servers-overrides, value: "+
+			"'apps/replicasets#"+third+"'}]}").Replace(pairSpec)
+	options, revision := Options{StateDirectory: t.TempDir()}, 1000
+	host := func() (*collector, *manager) {
+		c, m := w.collector(options)
+		server, err := apiserver.New(serverOf(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			recorder := httptest.NewRecorder()
+			w.serve(legacy, recorder, r)
+			text := recorder.Body.String()
+			if strings.HasSuffix(r.URL.Path, "/replicasets") {
+				text = listVersion.ReplaceAllString(text, fmt.Sprintf(`"metadata":{"resourceVersion":"%d"}`, revision))
+			}
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(recorder.Code)
+			fmt.Fprint(rw, text)
+		})), apiserver.Options{Attempts: 1, QPS: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.clients[legacy].server = server
+		return c, m
+	}
+	c, m := host()
+	w.put("", "pods", "demo", "one", w.put(legacy, "replicasets", "demo", "set"))
+	w.see(t.Context(), m)
+	if err := c.guard.since(t.Context(), c.now()); err != nil {
+		t.Fatal(err)
+	}
+	w.drop(legacy, "replicasets", "demo", "set")
+	revision = 12 // of a backup, or of a new member
+	c, m = host()
+	collectAll(t, w, c, m)
+	if err := c.guard.stopped(); err == nil || !strings.Contains(err.Error(), "legacy side, store third") {
+		t.Errorf("stopped() = %v, want the store's name", err)
+	}
+	if len(w.deletions) > 0 {
+		t.Errorf("deleted %q", w.deletions)
+	}
+}
+
+var listVersion = regexp.MustCompile(`"metadata":\{"resourceVersion":"[0-9]+"\}`)
 
 // acknowledge says what a person says.
 func acknowledge(t *testing.T, path string) {
