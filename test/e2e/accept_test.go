@@ -168,6 +168,8 @@ func objectsIn(t *testing.T, c *convert.Converter, dir string) (objects []*unstr
 			if object.GetNamespace() != "" {
 				object.SetNamespace("default")
 			}
+			object.SetResourceVersion("") // those of a server, which takes them for its own
+			object.SetSelfLink("")
 			text, err := json.Marshal(object.Object)
 			if err != nil {
 				return err
