@@ -218,7 +218,7 @@ func TestGoneWantsNoProcess(t *testing.T) {
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{Wait: time.Millisecond}
+	h := &Host{Wait: time.Second}
 	check := &transition.Check{Kind: transition.Gone, Program: "etcd", Args: args,
 		Probe: &plan.Probe{Host: "127.0.0.1", Port: port}}
 	if err := h.Check(t.Context(), "", check); err == nil || !strings.Contains(err.Error(), "has not ended") {

@@ -40,7 +40,7 @@ func TestNodesAreHeardOf(t *testing.T) {
 	c := &transition.Check{Kind: transition.Beats, Stores: []plan.Store{storeOf("core", core)},
 		Heartbeats: &transition.Heartbeats{Prefix: "/registry", Nodes: "core", Leases: "core",
 			Version: kubever.Version{Minor: 36, Patch: 3, HasPatch: true}}}
-	h := &Host{Wait: time.Second}
+	h := &Host{Wait: 3 * time.Second}
 	core.Put(t, map[string][]byte{"/registry/minions/a": storedNode("a", "v1.36.1", "True", 1),
 		"/registry/minions/b":                storedNode("b", "v1.36.3", "Unknown", 1),
 		"/registry/leases/kube-node-lease/a": storedLease("a", 1)})
