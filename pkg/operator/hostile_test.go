@@ -540,10 +540,17 @@ func FuzzRecord(f *testing.F) {
 	f.Add(text)
 	f.Add([]byte(`{"open":{"transition":{"steps":[{"do":{"kind":"restore member"}},null]}}}`))
 	f.Add([]byte(`{"plan":{"name":"hosted","target":"hosted"},"open":{"plan":null}}`))
+	f.Add([]byte(`{"open":{"transition":{"steps":[{"id":"001"}]},"journal":[{"step":"001","event":"stopped"},` +
+		`{"step":"001","event":"seen"}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := &record{}
 		if r.decode(bytes.NewReader(data)) != nil || r.validate("hosted") != nil {
 			return
+		}
+		if r.Open != nil {
+			transition.Stopped(r.Open.Journal)
+			transition.KnownStores(&r.Open.Transition, r.Open.Journal)
+			r.Open.word()
 		}
 		once, err := json.Marshal(r)
 		if err != nil {

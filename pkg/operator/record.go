@@ -198,9 +198,16 @@ func (r *record) validate(name string) error {
 			return fmt.Errorf("a plan of %q, %q: %w", p.Name, p.Target, errBeyond)
 		}
 	}
-	switch {
-	case r.Open == nil:
+	if r.Open == nil {
 		return nil
+	}
+	for _, of := range r.Open.Journal {
+		about := []transition.Event{transition.Seen, transition.Halted, transition.Acknowledged}
+		if of.Looked == nil && slices.Contains(about, of.Event) {
+			return fmt.Errorf("step %q, %s: says nothing of stores: %w", of.Step, of.Event, transition.ErrJournal)
+		}
+	}
+	switch {
 	case onHosts(r.Open.Target):
 		return r.Open.Transition.Validate()
 	default:
