@@ -254,15 +254,15 @@ func (h *Host) works(ctx context.Context, a *transition.Access) (err error) {
 	wait := func(what string, ask func(context.Context) error) error { return patient.wait(ctx, what, ask) }
 	namespace := namespaces.Object("", probeName)
 	gone := func() error {
+		if err := isProbe(ctx, s, namespace); err != nil {
+			return err
+		}
 		if err := remove(ctx, s, namespace); err != nil {
 			return err
 		}
 		return wait("the namespace controller does not finalize "+probeName, func(ctx context.Context) error {
 			return absent(ctx, s, namespace)
 		})
-	}
-	if err := isProbe(ctx, s, namespace); err != nil {
-		return err
 	}
 	if err := gone(); err != nil { // of a probe that was killed
 		return err
@@ -274,10 +274,15 @@ func (h *Host) works(ctx context.Context, a *transition.Access) (err error) {
 		}
 		clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 		defer cancel()
-		err = errors.Join(err, remove(clear, s, namespace))
+		if isProbe(clear, s, namespace) == nil {
+			err = errors.Join(err, remove(clear, s, namespace))
+		}
 	}()
 	if _, err := create(ctx, s, namespaces, "", map[string]any{"apiVersion": "v1", "kind": "Namespace",
 		"metadata": map[string]any{"name": probeName, "labels": map[string]any{probeLabel: "true"}}}); err != nil {
+		return err
+	}
+	if err := isProbe(ctx, s, namespace); err != nil { // one that somebody has created meanwhile is as good
 		return err
 	}
 	if err := wait("no service account in a new namespace", func(ctx context.Context) error {
