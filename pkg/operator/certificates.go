@@ -248,7 +248,7 @@ func (r *Reconciler) issue(p *plan.Plan, files map[string][]byte) error {
 			continue
 		}
 		if lacking, err := pki.Lacking(c, files[pkiKey(c.Cert)]); err != nil || len(lacking) > 0 ||
-			ends(files[pkiKey(c.Cert)], now.Add(renewBefore)) {
+			isDue(files[pkiKey(c.Cert)], files[pkiKey(c.CA)], now) {
 			delete(files, pkiKey(c.Cert))
 			delete(files, pkiKey(c.Key))
 		}
@@ -266,9 +266,15 @@ func (r *Reconciler) issue(p *plan.Plan, files map[string][]byte) error {
 	return nil
 }
 
-func ends(certificate []byte, at time.Time) bool {
+// isDue reports whether a certificate is to be issued anew: it ends soon, or begins later than now, as one does that was
+// issued while the clock was ahead. Where its authority begins later, too, it is the clock of now that is wrong.
+func isDue(certificate, authority []byte, now time.Time) bool {
 	list, err := pki.ParseCertificates(certificate)
-	return err != nil || list[0].NotAfter.Before(at)
+	if err != nil || list[0].NotAfter.Before(now.Add(renewBefore)) {
+		return true
+	}
+	by, err := pki.ParseCertificates(authority)
+	return list[0].NotBefore.After(now) && err == nil && !by[0].NotBefore.After(now)
 }
 
 // signer is an authority that a plan names: where its certificate and its key lie.

@@ -3,12 +3,14 @@ package operator
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubefusion/fusionctl/examples"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -114,6 +116,32 @@ func TestEveryFileIsIssued(t *testing.T) {
 	}
 	if key := pkiKey(v.plan.PKI.CA); issued[key] != string(files[key]) {
 		t.Error("the authority is another one")
+	}
+}
+
+// TestCertificatesOfAClockThatWasAhead: once it is put back, they are issued anew, for they are not good yet; while it
+// is behind, nothing is.
+func TestCertificatesOfAClockThatWasAhead(t *testing.T) {
+	v := judge(example(t))
+	right := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	now := right
+	r := &Reconciler{Now: func() time.Time { return now }}
+	files := map[string][]byte{}
+	for _, now = range []time.Time{right, right.AddDate(3, 0, 0), right.Add(time.Hour)} {
+		if err := r.issue(v.plan, files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range v.plan.Certificates {
+		list, err := pki.ParseCertificates(files[pkiKey(c.Cert)])
+		if err != nil || list[0].NotBefore.After(now) {
+			t.Errorf("%s: is good from %v on, %v", c.Cert, list, err)
+		}
+	}
+	was := maps.Clone(files)
+	now = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	if err := r.issue(v.plan, files); err != nil || !maps.EqualFunc(files, was, bytes.Equal) {
+		t.Errorf("while the clock is behind, certificates are issued; %v", err)
 	}
 }
 
