@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/pause"
 )
 
@@ -20,7 +21,7 @@ func Lock(ctx context.Context, name string, wait time.Duration) (io.Closer, erro
 	defer cancel()
 	var held io.Closer
 	err := pause.Until(limited, 100*time.Millisecond, func() (bool, error) {
-		file, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		file, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE|filetree.NoFollow, 0o600)
 		if errors.Is(err, fileutil.ErrLocked) {
 			return false, nil
 		}
