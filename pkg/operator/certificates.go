@@ -266,8 +266,8 @@ func (r *Reconciler) issue(p *plan.Plan, files map[string][]byte) error {
 	return nil
 }
 
-// isDue reports whether a certificate is to be issued anew: it ends soon, or begins later than now, as one does that was
-// issued while the clock was ahead. Where its authority begins later, too, it is the clock of now that is wrong.
+// isDue reports whether a certificate is to be issued anew: it ends soon, or begins later than now, as one does that
+// was issued while the clock was ahead. Where its authority begins later, too, it is the clock of now that is wrong.
 func isDue(certificate, authority []byte, now time.Time) bool {
 	list, err := pki.ParseCertificates(certificate)
 	if err != nil || list[0].NotAfter.Before(now.Add(renewBefore)) {

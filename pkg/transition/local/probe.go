@@ -282,7 +282,7 @@ func (h *Host) works(ctx context.Context, a *transition.Access) (err error) {
 		"metadata": map[string]any{"name": probeName, "labels": map[string]any{probeLabel: "true"}}}); err != nil {
 		return err
 	}
-	if err := isProbe(ctx, s, namespace); err != nil { // one that somebody has created meanwhile is as good
+	if err := isProbe(ctx, s, namespace); err != nil { // create takes one that a client has created meanwhile
 		return err
 	}
 	if err := wait("no service account in a new namespace", func(ctx context.Context) error {

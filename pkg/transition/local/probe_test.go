@@ -10,8 +10,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
-// TestProbesLeaveNamespacesOfOthers: somebody creates a namespace of the probe's name between two of its requests. It is
-// not deleted.
+// TestProbesLeaveNamespacesOfOthers: a client creates a namespace of the probe's name between two of its requests, and
+// keeps it.
 func TestProbesLeaveNamespacesOfOthers(t *testing.T) {
 	there := false
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
