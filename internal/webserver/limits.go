@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // DefaultRequests is how many requests a webhook serves concurrently: more than API servers send.
@@ -127,17 +126,69 @@ func Body(w http.ResponseWriter, r *http.Request, limitBytes int64, budget *Rese
 // Budget bounds the memory that requests hold together.
 type Budget struct {
 	limitBytes int64
-	free       *semaphore.Weighted
+
+	mutex   sync.Mutex
+	held    int64
+	waiting []*wish // in the order in which they came
+}
+
+// wish is what waits for room in a budget.
+type wish struct {
+	bytes   int64
+	granted chan struct{} // closed when it has it
 }
 
 // NewBudget returns a budget of so many bytes.
-func NewBudget(limitBytes int64) *Budget {
-	return &Budget{limitBytes, semaphore.NewWeighted(limitBytes)}
+func NewBudget(limitBytes int64) *Budget { return &Budget{limitBytes: limitBytes} }
+
+// take waits for room, but not for long. Errors: there is none.
+func (b *Budget) take(ctx context.Context, bytes int64) error {
+	b.mutex.Lock()
+	if b.limitBytes-b.held >= bytes {
+		b.held += bytes
+		b.mutex.Unlock()
+		return nil
+	}
+	w := &wish{bytes, make(chan struct{})}
+	b.waiting = append(b.waiting, w)
+	b.mutex.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, waitingTime)
+	defer cancel()
+	select {
+	case <-w.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	b.mutex.Lock()
+	at := slices.Index(b.waiting, w)
+	if at >= 0 {
+		b.waiting = slices.Delete(b.waiting, at, at+1)
+	}
+	b.mutex.Unlock()
+	if at < 0 { // it got it at the last moment
+		b.give(bytes)
+	}
+	return ctx.Err()
+}
+
+// give gives back, and has those go on for whom there is room: waiting for much delays no other.
+func (b *Budget) give(bytes int64) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.held -= bytes
+	b.waiting = slices.DeleteFunc(b.waiting, func(w *wish) bool {
+		if b.limitBytes-b.held < w.bytes {
+			return false
+		}
+		b.held += w.bytes
+		close(w.granted)
+		return true
+	})
 }
 
 // Reservation is what one request has reserved of a budget. It grows in one goroutine, and may be released in another.
 type Reservation struct {
-	budget *Budget
+	budgets []*Budget // all of them have room for it
 
 	mutex    sync.Mutex
 	held     int64
@@ -145,54 +196,66 @@ type Reservation struct {
 }
 
 // Reserve begins a reservation, of nothing. A nil budget has no bound.
-func (b *Budget) Reserve() *Reservation { return &Reservation{budget: b} }
+func (b *Budget) Reserve() *Reservation {
+	if b == nil {
+		return &Reservation{}
+	}
+	return &Reservation{budgets: []*Budget{b}}
+}
 
-// Another begins another reservation of the same budget.
-func (r *Reservation) Another() *Reservation {
+// Another begins another reservation of the same budget, and of others.
+func (r *Reservation) Another(others ...*Budget) *Reservation {
 	if r == nil {
 		return nil
 	}
-	return r.budget.Reserve()
+	return &Reservation{budgets: slices.Concat(others, r.budgets)}
 }
 
 // Grow reserves more bytes. It waits for other requests to end, but not for long: they may be waiting, too.
 // Errors: *RequestError: 413 for more than the whole budget, 503 when others hold it.
 func (r *Reservation) Grow(ctx context.Context, more int64) error {
-	if r == nil || r.budget == nil {
+	if r == nil || len(r.budgets) == 0 {
 		return nil
 	}
 	r.mutex.Lock()
 	held := r.held
 	r.mutex.Unlock()
-	if held+more > r.budget.limitBytes {
-		return &RequestError{http.StatusRequestEntityTooLarge,
-			fmt.Errorf("the request takes more than %d bytes of memory", r.budget.limitBytes)}
+	for _, b := range r.budgets {
+		if held+more > b.limitBytes {
+			return &RequestError{http.StatusRequestEntityTooLarge,
+				fmt.Errorf("the request takes more than %d bytes of memory", b.limitBytes)}
+		}
 	}
-	if !r.budget.free.TryAcquire(more) {
-		ctx, cancel := context.WithTimeout(ctx, waitingTime)
-		defer cancel()
-		if err := r.budget.free.Acquire(ctx, more); err != nil {
+	for i, b := range r.budgets {
+		if err := b.take(ctx, more); err != nil {
+			give(r.budgets[:i], more)
 			return &RequestError{http.StatusServiceUnavailable,
-				fmt.Errorf("other requests hold the %d bytes of memory", r.budget.limitBytes)}
+				fmt.Errorf("other requests hold the %d bytes of memory", b.limitBytes)}
 		}
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.released {
-		r.budget.free.Release(more)
+		give(r.budgets, more)
 		return &RequestError{http.StatusServiceUnavailable, errors.New("the request has ended")}
 	}
 	r.held += more
 	return nil
 }
 
+func give(budgets []*Budget, bytes int64) {
+	for _, b := range budgets {
+		b.give(bytes)
+	}
+}
+
 // Release ends the reservation.
 func (r *Reservation) Release() {
-	if r == nil || r.budget == nil {
+	if r == nil {
 		return
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.budget.free.Release(r.held)
+	give(r.budgets, r.held)
 	r.held, r.released = 0, true
 }

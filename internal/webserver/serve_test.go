@@ -137,7 +137,7 @@ func TestBodyReadsWhatItMay(t *testing.T) {
 				t.Errorf("%d bytes: %d, %v, with %d reserved for %d", size, len(body), err, r.held, cap(body))
 			}
 			r.Release()
-			if !budget.free.TryAcquire(4 * limit) {
+			if budget.held != 0 {
 				t.Errorf("%d bytes: not all is given back", size)
 			}
 		}
@@ -228,4 +228,40 @@ func TestAReservationThatIsReleasedDoesNotGrow(t *testing.T) {
 	if err := budget.Reserve().Grow(t.Context(), 100); err != nil {
 		t.Errorf("of a budget that nothing holds: %v", err)
 	}
+}
+
+// TestWhoWaitsForMuchIsInNobodysWay: small requests would wait behind a large one for as long as there are some.
+func TestWhoWaitsForMuchIsInNobodysWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := NewBudget(100)
+		some, much, own := budget.Reserve(), budget.Reserve(), NewBudget(50)
+		if err := some.Grow(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		waited := make(chan error)
+		go func() { waited <- much.Grow(t.Context(), 100) }()
+		synctest.Wait()
+		small := budget.Reserve().Another(own)
+		if err := small.Grow(t.Context(), 50); err != nil {
+			t.Errorf("while another waits: %v", err)
+		}
+		var refused *RequestError
+		if err := budget.Reserve().Another(own).Grow(t.Context(), 10); !errors.As(err, &refused) ||
+			refused.Code != http.StatusServiceUnavailable {
+			t.Errorf("more than its own budget has: %v", err)
+		}
+		if err := <-waited; !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable {
+			t.Errorf("what is not there: %v", err)
+		}
+		go func() { waited <- much.Grow(t.Context(), 100) }()
+		synctest.Wait()
+		small.Release()
+		some.Release()
+		if err := <-waited; err != nil {
+			t.Errorf("when it is there: %v", err)
+		}
+		if much.Release(); budget.held != 0 || own.held != 0 || len(budget.waiting) != 0 {
+			t.Errorf("held %d and %d, %d wait", budget.held, own.held, len(budget.waiting))
+		}
+	})
 }

@@ -261,7 +261,8 @@ type record struct {
 	took     *took
 	id       string
 	streams  bool
-	object   bool // the request is about objects
+	object   bool   // the request is about objects
+	own      *share // of the user; nil where the client is not known
 	config   audit.RequestAuditConfig
 	verb     string
 	body     *capture // of the request; nil where it is not read
@@ -273,21 +274,24 @@ type record struct {
 	finished bool   // the next event is the last one
 }
 
-// begin records that a request was received. u is nil for a client that is not known. The request that comes back is
-// to be served in place of the other. Errors: a Status, when the event cannot be written and has to be.
-func (a *auditLog) begin(w *counter, r *http.Request, u user.Info, info *request.RequestInfo,
-	t *took) (*http.Request, error) {
+// begin records that a request was received, of a client that is known or, without an identity, is not. The request
+// that comes back is to be served in place of the other. Errors: a Status, when the event cannot be written and has to.
+func (a *auditLog) begin(w *counter, r *http.Request, c *exchange, t *took) (*http.Request, error) {
 	if a == nil {
 		return r, nil
+	}
+	info := c.info
+	var u user.Info
+	if c.id != nil {
+		u = c.id
 	}
 	attributes := attributesOf(u, info)
 	config := a.Policy.EvaluatePolicyRule(attributes)
 	if config.Level == auditinternal.LevelNone {
 		return r, nil
 	}
-	c := &exchange{info: info}
 	e := &record{auditLog: a, ctx: audit.WithAuditContext(r.Context()), took: t, id: r.Header.Get("Audit-Id"),
-		config: config, streams: c.streams(r), object: info.IsResourceRequest, verb: info.Verb,
+		config: config, streams: c.streams(r), object: info.IsResourceRequest, own: c.own, verb: info.Verb,
 		kind: r.Header.Get("Content-Type")}
 	if e.id == "" { // by which the events of the sides are found
 		e.id = string(uuid.NewUUID())
@@ -319,7 +323,7 @@ func (a *auditLog) begin(w *counter, r *http.Request, u user.Info, info *request
 	whole := config.Level.GreaterOrEqual(auditinternal.LevelRequest) &&
 		slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, info.Verb)
 	if (named || whole) && r.Body != nil && r.Body != http.NoBody {
-		e.body = newCapture(a, a.LimitBytes)
+		e.body = e.capture(a.LimitBytes)
 		inner := *r
 		inner.Body = &captured{r.Body, e.body}
 		r = &inner
@@ -385,9 +389,9 @@ func (e *record) answers(code int, header http.Header) {
 	}
 	switch {
 	case e.config.Level == auditinternal.LevelRequestResponse && e.object:
-		e.answer = newCapture(e.auditLog, e.LimitBytes)
+		e.answer = e.capture(e.LimitBytes)
 	case code >= http.StatusBadRequest || e.verb == "delete":
-		e.answer = newCapture(e.auditLog, limitStatusBytes)
+		e.answer = e.capture(limitStatusBytes)
 	}
 }
 
@@ -613,8 +617,12 @@ type capture struct {
 	err      error // why it is not whole
 }
 
-func newCapture(a *auditLog, limit int64) *capture {
-	return &capture{limit: limit, ctx: context.Background(), memory: a.memory.Reserve()}
+func (e *record) capture(limit int64) *capture {
+	c := &capture{limit: limit, ctx: context.Background(), memory: e.memory.Reserve()}
+	if e.own != nil {
+		c.memory = c.memory.Another(e.own.bodies, e.own.memory)
+	}
+	return c
 }
 
 func (c *capture) add(p []byte) {

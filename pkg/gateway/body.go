@@ -29,10 +29,11 @@ const (
 	applyPatchCBOR = "application/apply-patch+cbor"
 )
 
-// readBody reads the body of a request, as JSON. The kind is its content type.
+// readBody reads the body of a request, as JSON. The kind is its content type. What it takes is held beside the
+// reservation, until the request ends.
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 	memory *webserver.Reservation) (body []byte, kind string, err error) {
-	release, err := c.reading.Take(r.Context())
+	release, err := c.own.reading.Take(r.Context())
 	if err != nil {
 		busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
 			"%d bodies of %s are being read", limitReading, c.id.GetName())
@@ -40,6 +41,8 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 		return nil, "", busy
 	}
 	defer release()
+	memory = memory.Another(c.own.bodies)
+	c.took.end(memory.Release)
 	body, err = readAll(r.Context(), http.MaxBytesReader(w, r.Body, limitBytes), limitBytes, memory)
 	if err != nil {
 		return nil, "", unread(err)

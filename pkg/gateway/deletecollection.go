@@ -109,7 +109,7 @@ func (b *both) mayDeleteCollection(names []pair.Side) error {
 		if err != nil {
 			return err
 		}
-		memory := b.Gateway.memory.Reserve() // one for each: it grows in one place at a time
+		memory := b.reserve(b.exchange) // one for each: it grows in one place at a time
 		b.took.end(memory.Release)
 		group.Go(func() error {
 			a, err := b.sides[name].ask(b.r.Context(), b.r, b.id, question{method: http.MethodPost,

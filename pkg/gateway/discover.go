@@ -186,7 +186,7 @@ func notFound(r *http.Request) error {
 func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *exchange) error {
 	at := openAPI3Path
 	paths := map[string]map[string]json.RawMessage{}
-	memory := g.memory.Reserve()
+	memory := g.reserve(c)
 	defer memory.Release()
 	var refused error
 	for _, name := range g.names() {

@@ -80,6 +80,7 @@ type Gateway struct {
 	memory         *webserver.Budget
 	clusterMemory  *webserver.Budget // a cluster that sends without end is in no side's way
 	flights        flights           // of users
+	shares         shares            // of memory
 	strangers      flights           // of networks
 	seats          *seats            // of all users
 	watching       atomic.Int64
@@ -207,11 +208,11 @@ type exchange struct {
 	view *view
 	took *took
 	// long: the answer has no end of its own
-	long    bool
-	cancel  context.CancelFunc // ends an answer that has no end of its own
-	done    context.Context    // watches end with it
-	reading webserver.Slots    // of the user, for bodies that the gateway reads
-	twice   []string           // what the body says more than once
+	long   bool
+	cancel context.CancelFunc // ends an answer that has no end of its own
+	done   context.Context    // watches end with it
+	own    *share             // of the user; nil where the client is not known
+	twice  []string           // what the body says more than once
 }
 
 // endless takes the deadlines of the server from a request that is passed on and whose answer has no end of its own;
@@ -324,15 +325,18 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	}
 	id, err := g.authenticate(r)
 	if err != nil {
-		if _, failed := g.audit.begin(w, r, nil, info, t); failed != nil {
+		if _, failed := g.audit.begin(w, r, &exchange{info: info}, t); failed != nil {
 			return failed
 		}
 		return err
 	}
-	if r, err = g.audit.begin(w, r, id, info, t); err != nil {
+	c := &exchange{id: id, info: info, view: g.current.Load(), took: t, done: g.done}
+	var left func()
+	c.own, left = g.shares.of(shareOf(id.Info))
+	t.end(left)
+	if r, err = g.audit.begin(w, r, c, t); err != nil {
 		return err
 	}
-	c := &exchange{id: id, info: info, view: g.current.Load(), took: t, done: g.done}
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil && !c.proxied() { // an older server reads another one in it
 		return badRequest("the query cannot be read: %v", err)
 	}
@@ -362,7 +366,6 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 			return busy
 		}
 	}
-	c.reading = g.flights.reading(id.GetName())
 	if err := g.permit(r, c, view); err != nil {
 		return err
 	}
@@ -489,11 +492,10 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 		stop := context.AfterFunc(c.done, c.cancel)
 		c.took.end(func() { stop() })
 	}
-	budget := g.memory
+	memory := g.reserve(c)
 	if isCluster(row.Read) && row.Way != routes.Both {
-		budget = g.clusterMemory
+		memory = g.clusterMemory.Reserve().Another(c.own.beyond)
 	}
-	memory := budget.Reserve()
 	c.took.end(memory.Release)
 	if row.Way == routes.Both {
 		c.took.route = "both"
@@ -612,24 +614,7 @@ type flights struct {
 	of map[string]*flight
 }
 
-type flight struct {
-	short, long int
-	reading     webserver.Slots
-}
-
-// limitReading bounds the bodies of one user that the gateway reads at a time: a quarter of its memory.
-const limitReading = limitMemory / 4 / limitBytes
-
-// reading are the slots for the bodies of a user who has a request in flight.
-func (f *flights) reading(name string) webserver.Slots {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	at := f.of[name]
-	if at.reading == nil {
-		at.reading = webserver.NewSlots(limitReading)
-	}
-	return at.reading
-}
+type flight struct{ short, long int }
 
 func (f *flights) enter(name string, long bool, limit int) (leave func(), err error) {
 	f.mu.Lock()

@@ -1213,12 +1213,9 @@ func TestBodiesOfOneUserAreBounded(t *testing.T) {
 	x := newFixture(t)
 	x.legacy.say("GET "+collection+"/web", http.StatusNotFound, "{}")
 	x.modern.say("POST "+collection, http.StatusCreated, deployment("web", "u"))
-	leave, err := x.gateway.flights.enter("alice", false, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer leave()
-	reading := x.gateway.flights.reading("alice")
+	own, left := x.gateway.shares.of("alice")
+	defer left()
+	reading := own.reading
 	for range cap(reading) {
 		if _, err := reading.Take(t.Context()); err != nil {
 			t.Fatal(err)

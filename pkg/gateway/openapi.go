@@ -85,7 +85,7 @@ func (g *Gateway) serveOpenAPI2(w http.ResponseWriter, r *http.Request, c *excha
 				jsonType, openAPI2Types[0])
 		}
 	}
-	memory := g.memory.Reserve()
+	memory := g.reserve(c)
 	defer memory.Release()
 	documents := map[pair.Side]*document2{}
 	var refused error

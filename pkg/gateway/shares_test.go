@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/kubefusion/fusionctl/internal/webserver"
+)
+
+// TestSharesAreOfNamespaces: who may create service accounts has no share for each.
+func TestSharesAreOfNamespaces(t *testing.T) {
+	for name, want := range map[string]string{
+		"alice":                                "alice",
+		"system:node:n1":                       "system:node:n1",
+		"system:serviceaccount:shop:web":       "system:serviceaccounts:shop",
+		"system:serviceaccount:shop:db":        "system:serviceaccounts:shop",
+		"system:serviceaccount:kube-system:gc": "system:serviceaccount:kube-system:gc",
+	} {
+		if got := shareOf(&user.DefaultInfo{Name: name}); got != want {
+			t.Errorf("shareOf(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestNobodyHoldsAllMemory: with all of its share in use a user waits, and nobody else does.
+func TestNobodyHoldsAllMemory(t *testing.T) {
+	x := newFixture(t)
+	x.legacy.say("GET "+collection, http.StatusOK, emptyList)
+	x.modern.say("GET "+collection, http.StatusOK, emptyList)
+	x.modern.say("GET /openapi/v2", http.StatusOK, `{"swagger":"2.0","info":{"title":"K","version":"1"},"paths":{}}`)
+	own, left := x.gateway.shares.of("alice")
+	for of, budget := range map[*webserver.Budget]int64{own.memory: limitShare, own.bodies: limitBodies} {
+		held := of.Reserve()
+		if err := held.Grow(t.Context(), budget); err != nil {
+			t.Fatal(err)
+		}
+		defer held.Release()
+	}
+	for _, path := range []string{collection, "/openapi/v2"} {
+		x.wants("GET", path, "", http.StatusServiceUnavailable, "other requests hold")
+		x.wants("GET", path, "", http.StatusOK, "", "Test-Certificate: bob")
+	}
+	left()
+	if len(x.gateway.shares.by) != 0 {
+		t.Errorf("shares without requests: %v", x.gateway.shares.by)
+	}
+	// A body of a megabyte takes a gigabyte when it is decoded. Nobody has to have permission to send it.
+	x.wants("POST", collection, "a: ["+strings.Repeat("1,", limitBodies/512)+"1]", http.StatusRequestEntityTooLarge,
+		"takes more than 268435456 bytes", "Content-Type: application/yaml")
+}
