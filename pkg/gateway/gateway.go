@@ -357,20 +357,16 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	}
 	t.end(leave)
 	if c.long {
-		t.end(func() { g.watching.Add(-1) })
-		if limit := int64(g.options.Watches) * limitWatchers; g.watching.Add(1) > limit {
+		if err := g.watches(c); err != nil {
 			g.metrics.refuses(component, "concurrency-limit")
-			busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-				"%d watches and streams of all users are in flight", limit)
-			busy.ErrStatus.Details = unavailableDetails()
-			return busy
+			return err
 		}
 	}
 	if err := g.permit(r, c, view); err != nil {
 		return err
 	}
 	if !c.long {
-		leave, err := g.seats.take(r.Context(), id.GetName(), component)
+		leave, err := g.seats.take(r.Context(), shareOf(id.Info), component)
 		if err != nil {
 			return err
 		}
@@ -604,9 +600,31 @@ func (c *exchange) anySide() pair.Side {
 	return pair.Modern
 }
 
-// limitWatchers is how many users may have as many watches as one may have: each namespace has as many users as its
-// developers create service accounts.
-const limitWatchers = 10
+const (
+	// limitWatchers is how many users may have as many watches as one may have: each namespace has as many users as its
+	// developers create service accounts.
+	limitWatchers = 10
+	// limitShareWatchers is the same of the service accounts of one namespace: they leave others their watches.
+	limitShareWatchers = 2
+)
+
+// watches counts an answer that has no end of its own, until the request ends. Errors: 429 where there are too many.
+func (g *Gateway) watches(c *exchange) error {
+	for _, all := range []struct {
+		count *atomic.Int64
+		limit int
+		whose string
+	}{{&c.own.watching, limitShareWatchers, shareOf(c.id.Info)}, {&g.watching, limitWatchers, "all users"}} {
+		c.took.end(func() { all.count.Add(-1) })
+		if limit := g.options.Watches * all.limit; all.count.Add(1) > int64(limit) {
+			busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+				"%d watches and streams of %s are in flight", limit, all.whose)
+			busy.ErrStatus.Details = unavailableDetails()
+			return busy
+		}
+	}
+	return nil
+}
 
 // flights bounds what each user, or each address, has in flight.
 type flights struct {

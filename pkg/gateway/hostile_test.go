@@ -127,12 +127,12 @@ func TestWatchesOfAllAreBounded(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for i := range limitWatchers {
+	watches := func(name string) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.url+pods+"?watch=true", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Test-Certificate", fmt.Sprintf("user-%d", i))
+		r.Header.Set("Test-Certificate", name)
 		go func() {
 			if response, err := http.DefaultClient.Do(r); err == nil {
 				defer response.Body.Close()
@@ -141,9 +141,31 @@ func TestWatchesOfAllAreBounded(t *testing.T) {
 		}()
 		<-begun
 	}
+	const account = "system:serviceaccount:shop:web-%d"
+	for i := range limitShareWatchers {
+		watches(fmt.Sprintf(account, i))
+	}
+	x.wants("GET", pods+"?watch=true", "", http.StatusTooManyRequests, "of system:serviceaccounts:shop",
+		"Test-Certificate: "+fmt.Sprintf(account, limitShareWatchers))
+	for i := range limitWatchers - limitShareWatchers {
+		watches(fmt.Sprintf("user-%d", i))
+	}
 	x.wants("GET", pods+"?watch=true", "", http.StatusTooManyRequests, "of all users", "Test-Certificate: one-more")
 	x.modern.say("GET "+pods, http.StatusOK, `{"kind":"PodList"}`)
 	x.wants("GET", pods, "", http.StatusOK, "PodList", "Test-Certificate: one-more")
+}
+
+// TestServiceAccountsOfANamespaceTakeTurnsAsOne: who creates a thousand of them is as often next as anyone.
+func TestServiceAccountsOfANamespaceTakeTurnsAsOne(t *testing.T) {
+	x := newFixture(t)
+	const pods = "/api/v1/namespaces/a/pods"
+	x.modern.page("GET "+pods, func(w http.ResponseWriter, _ *http.Request) {
+		x.gateway.seats.mu.Lock()
+		defer x.gateway.seats.mu.Unlock()
+		fmt.Fprint(w, x.gateway.seats.of)
+	})
+	x.wants("GET", pods, "", http.StatusOK, "map[system:serviceaccounts:shop:1]",
+		"Test-Certificate: system:serviceaccount:shop:web")
 }
 
 // TestAuditNamesWhatWasCreated: a name in another case is one to encoding/json, and none to API servers.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"sync"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -26,6 +27,7 @@ type share struct {
 	memory, beyond *webserver.Budget
 	bodies         *webserver.Budget // as they came and decoded, and what is recorded of requests
 	reading        webserver.Slots
+	watching       atomic.Int64
 
 	requests int
 }
@@ -42,8 +44,8 @@ func (s *shares) of(name string) (of *share, left func()) {
 	defer s.mu.Unlock()
 	at := s.by[name]
 	if at == nil {
-		at = &share{webserver.NewBudget(limitShare), webserver.NewBudget(limitBeyond), webserver.NewBudget(limitBodies),
-			webserver.NewSlots(limitReading), 0}
+		at = &share{memory: webserver.NewBudget(limitShare), beyond: webserver.NewBudget(limitBeyond),
+			bodies: webserver.NewBudget(limitBodies), reading: webserver.NewSlots(limitReading)}
 		if s.by == nil {
 			s.by = map[string]*share{}
 		}
