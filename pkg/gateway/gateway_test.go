@@ -308,11 +308,12 @@ func TestClientsAreWhoTheyAre(t *testing.T) {
 	// That Connection names a header which the gateway sets takes it from no side.
 	x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusOK, "{}",
 		"X-Remote-Group: system:masters", "X-Remote-Extra-Scopes: all", "x-remote-uid: 1", "X-Forwarded-For: 1.2.3.4",
+		"X-Real-IP: 1.2.3.4",
 		"Impersonate-User: bob", "Connection: X-Remote-User, Impersonate-User2")
 	r, _ := x.modern.last("/api/v1/namespaces/a/pods")
 	if r.Header.Get("X-Remote-User") != "alice" || r.Header.Get("Impersonate-User") != "bob" ||
 		!slices.Equal(r.Header.Values("X-Remote-Group"), []string{"developers"}) ||
-		r.Header.Get("X-Remote-Extra-Scopes")+r.Header.Get("Authorization") != "" ||
+		r.Header.Get("X-Remote-Extra-Scopes")+r.Header.Get("Authorization")+r.Header.Get("X-Real-Ip") != "" ||
 		r.Header.Get("X-Remote-Uid") == "1" || len(r.Header.Values("X-Remote-User")) != 1 {
 		t.Errorf("the side is told of %v", r.Header)
 	}

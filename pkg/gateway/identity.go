@@ -285,7 +285,7 @@ func believed(servers *plan.APIServers) plan.ProxyHeaders {
 type claims struct{ names, prefixes []string }
 
 func claimsOf(believed ...plan.ProxyHeaders) claims {
-	c := claims{prefixes: []string{"X-Remote-", "X-Forwarded-"}}
+	c := claims{names: []string{"X-Real-Ip"}, prefixes: []string{"X-Remote-", "X-Forwarded-"}}
 	for _, h := range believed {
 		c.names = slices.Concat(c.names, h.User, h.Group, h.UID)
 		c.prefixes = append(c.prefixes, h.Extra...)

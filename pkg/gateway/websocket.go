@@ -61,7 +61,8 @@ func (m messages) Write(p []byte) (int, error) {
 	if err := websocket.Message.Send(m.connection, string(p)); err != nil {
 		return 0, err
 	}
-	return len(p), nil
+	// What a client asks for by a ping is written, too, however long after an event.
+	return len(p), m.connection.SetWriteDeadline(time.Time{})
 }
 
 // watchMessages serves a watch of what a side has in another version as messages.

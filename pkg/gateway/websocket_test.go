@@ -121,3 +121,41 @@ func TestMessagesEnd(t *testing.T) {
 		t.Errorf("the end of the watch: %q, %v", text, err)
 	}
 }
+
+// TestPingsOfAWatchAreAnswered: the time to take a message is none in which a ping has to come.
+func TestPingsOfAWatchAreAnswered(t *testing.T) {
+	x := newFixture(t)
+	x.gateway.eventTimeout = 50 * time.Millisecond
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.page("GET "+collection, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", deployment("web", "u"))
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+	}
+	connection, err := x.dial(collection + "?watch=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	var text string
+	for range 2 {
+		if err := websocket.Message.Receive(connection, &text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ping := websocket.Codec{Marshal: func(any) ([]byte, byte, error) { return []byte("p"), websocket.PingFrame, nil }}
+	for began := time.Now(); time.Since(began) < 4*x.gateway.eventTimeout; {
+		if err := ping.Send(connection, nil); err != nil {
+			t.Fatal(err)
+		}
+		frame, err := connection.NewFrameReader()
+		if err != nil || frame.PayloadType() != websocket.PongFrame {
+			t.Fatalf("%v after an event: %v", time.Since(began), err)
+		}
+		if _, err := io.Copy(io.Discard, frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
