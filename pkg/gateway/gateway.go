@@ -407,6 +407,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, c *exchange, name
 
 func (g *Gateway) passOver(w http.ResponseWriter, r *http.Request, c *exchange, name pair.Side, how passing) error {
 	s := g.at(name)
+	how.long = c.long
 	u, err := s.user(c.id)
 	if err == nil {
 		err = c.endless(w)

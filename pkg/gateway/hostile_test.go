@@ -112,6 +112,12 @@ func TestReadsAreNoStreams(t *testing.T) {
 		close(end)
 		<-done
 	}
+	x := newFixture(t)
+	x.modern.say("GET /api/v1/pods", http.StatusOK, "{}")
+	x.wants("GET", "/sides/modern/api/v1/pods", "", http.StatusOK, "{}", "Connection: Upgrade", "Upgrade: websocket")
+	if r, _ := x.modern.last("/api/v1/pods"); r.Header.Get("Upgrade") != "" {
+		t.Error("a list is sent on as an upgrade, whose answer may take as long as it wants")
+	}
 }
 
 // TestWatchesOfAllAreBounded: service accounts are as many users as somebody wants.

@@ -237,6 +237,7 @@ func (r *released) Close() error {
 type passing struct {
 	prefix  string          // cut off the path
 	proxied bool            // on to another program
+	long    bool            // the answer has no end of its own: the connection may be upgraded
 	over    *conversion     // the way, where the side has another version; nil for straight
 	done    context.Context // a watch ends with it; nil for what has an end of its own
 }
@@ -244,9 +245,10 @@ type passing struct {
 // pass sends the request to the side as it is, but for who sends it, and its answer back, whatever it is: a stream, an
 // upgraded connection. Of a watch it sends the headers: the events are still to be copied, by copyEvents.
 func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how passing) (events *endless) {
+	upgrades := how.long && how.over == nil && r.Header.Get("Upgrade") != ""
 	var transport http.RoundTripper = timely{s.forward, s.answerTimeout}
 	switch {
-	case r.Header.Get("Upgrade") != "":
+	case upgrades:
 		transport = s.upgrade
 	case how.proxied:
 		transport = s.streams
@@ -255,7 +257,7 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 		transport = timely{how.over, s.answerTimeout}
 	}
 	flush := time.Duration(0) // the proxy flushes what has no length of its own
-	if how.proxied || r.Header.Get("Upgrade") != "" {
+	if how.proxied || upgrades {
 		flush = -1
 	}
 	sent := &sentBody{ReadCloser: r.Body}
@@ -272,7 +274,7 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 			p.Out.URL.RawPath = s.base.EscapedPath() + strings.TrimPrefix(p.In.URL.EscapedPath(), how.prefix)
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			p.Out.Host = ""
-			if how.over != nil { // what is converted is read as the text that it is
+			if !upgrades { // what is converted, and what has an end, is read as the text that it is
 				p.Out.Header.Del("Connection")
 				p.Out.Header.Del("Upgrade")
 			}
