@@ -85,6 +85,10 @@ func (m *memberState) read(ctx context.Context, client *clientv3.Client, secured
 	if m.StatusResponse, m.err = client.Status(ctx, m.endpoint); m.err != nil {
 		return
 	}
+	if m.Header == nil {
+		m.err = errNoEtcd
+		return
+	}
 	m.lowers = m.DowngradeInfo.GetEnabled()
 	// What the members have agreed on is no part of the status.
 	asking := &http.Client{Timeout: memberPatience, CheckRedirect: noRedirect,
@@ -106,6 +110,9 @@ func (m *memberState) read(ctx context.Context, client *clientv3.Client, secured
 		m.err = fmt.Errorf("%s/version: %w", m.endpoint, err)
 	}
 }
+
+// errNoEtcd is about an answer without what every answer of an etcd has.
+var errNoEtcd = errors.New("its answer does not say whose it is: the server is not a conforming etcd")
 
 func minorOf(release string) (string, error) {
 	minor, ok := kubever.ParseEtcd(release)
@@ -150,7 +157,7 @@ func membersAre(ctx context.Context, m *transition.Members) error {
 		switch {
 		case s.err != nil:
 			wrong(s, "%w", s.err)
-		case s.Header.ClusterId != states[0].id():
+		case s.id() != states[0].id():
 			wrong(s, "is of another cluster than %s", states[0].endpoint)
 		case len(s.Errors) > 0:
 			wrong(s, "has errors or alarms: %q", s.Errors)
@@ -177,7 +184,7 @@ func (m *memberState) id() uint64 {
 	if m.StatusResponse == nil {
 		return 0
 	}
-	return m.Header.ClusterId
+	return m.Header.GetClusterId()
 }
 
 // raiseStore ends a downgrade that is under way, and waits until the members have agreed on the newer minor: they do so

@@ -68,9 +68,9 @@ func (h *Host) addMember(ctx context.Context, j *transition.Joining) error {
 			}
 			if of, err := clusterOf(j.DataDir); err != nil {
 				return err
-			} else if of != 0 && of != list.Header.ClusterId {
+			} else if of != 0 && of != list.Header.GetClusterId() {
 				return fmt.Errorf("%s: holds data of the cluster %x, and the store is %x: nothing is set aside",
-					j.DataDir, of, list.Header.ClusterId)
+					j.DataDir, of, list.Header.GetClusterId())
 			}
 			if err := setDataAside(j.DataDir); err != nil {
 				return err

@@ -69,6 +69,10 @@ func sameData(ctx context.Context, stores []plan.Store) error {
 			if answer, m.err = client.Get(limited, "health", clientv3.WithKeysOnly()); m.err != nil {
 				return
 			}
+			if answer.Header == nil {
+				m.err = errNoEtcd
+				return
+			}
 			if first == nil {
 				revision = answer.Header.Revision
 			}
