@@ -61,8 +61,13 @@ type Reconciler struct {
 // Reconcile looks at one control plane, and does at most what leads to the next wait.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	f := &api.FusedControlPlane{}
-	if err := r.Client.Get(ctx, request.NamespacedName, f); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := r.Client.Get(ctx, request.NamespacedName, f)
+	if apierrors.IsNotFound(err) { // its namespace may be kept, and agents in it be denied
+		f.Name = request.Name
+		return reconcile.Result{}, (&plane{Reconciler: r, object: f}).shutOut(ctx)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	r.mu.Lock()
 	delete(r.began, f.Name)

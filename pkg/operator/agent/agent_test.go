@@ -959,6 +959,23 @@ func TestADeniedHostIsShutOut(t *testing.T) {
 	if bound() {
 		t.Error("the agent of a host that is denied has its role while the record cannot be read")
 	}
+
+	h = w.host(first)
+	delete(h.Annotations, api.AnnotationDenied)
+	deny(h)
+	f := w.object()
+	f.Finalizers = nil
+	if err := errors.Join(w.client.Update(t.Context(), f), w.client.Delete(t.Context(), f),
+		w.client.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: planeName,
+			Name: "fusionctl-agent-" + first}})); err != nil {
+		t.Fatal(err)
+	}
+	h.Annotations = map[string]string{api.AnnotationDenied: "stolen"}
+	deny(h)
+	w.reconcile()
+	if bound() {
+		t.Error("the agent of a host that is denied has its role when the control plane was deleted, and kept")
+	}
 }
 
 // TestALostHostLeaves: a host that is gone for good is denied, and taken out of the spec. Its agent does nothing any
