@@ -593,6 +593,20 @@ func TestNotesOfHostsAreSaid(t *testing.T) {
 	}
 }
 
+// TestHostsAreBounded: a record of a few kilobytes has room for so many hosts that their objects would fill a
+// management cluster.
+func TestHostsAreBounded(t *testing.T) {
+	of := &plan.Plan{}
+	for n := range 200_000 {
+		of.Nodes = append(of.Nodes, plan.Node{Name: fmt.Sprintf("n%d", n)})
+	}
+	r := &Reconciler{Client: fake.NewClientBuilder().Build()}
+	_, err := r.hosts(t.Context(), "p", machines(of, of))
+	if err == nil || !strings.Contains(err.Error(), "has 200000 hosts, and may have 10000") {
+		t.Errorf("hosts = %v", err)
+	}
+}
+
 // TestNamespacesOfOthersGetNothing: who makes a namespace anew of the name of a control plane, and puts a record there,
 // gets no keys by it.
 func TestNamespacesOfOthersGetNothing(t *testing.T) {

@@ -36,12 +36,14 @@ func onHosts(t render.Target) bool { return t == render.StaticPod || t == render
 // machines are the hosts of plans, each once.
 func machines(plans ...*plan.Plan) []transition.Host {
 	var hosts []transition.Host
+	seen := map[string]bool{}
 	for _, p := range plans {
 		if p == nil {
 			continue
 		}
 		for _, h := range transition.HostsOf(p) {
-			if !slices.ContainsFunc(hosts, func(o transition.Host) bool { return o.Name == h.Name }) {
+			if !seen[h.Name] {
+				seen[h.Name] = true
 				hosts = append(hosts, h)
 			}
 		}
@@ -49,9 +51,16 @@ func machines(plans ...*plan.Plan) []transition.Host {
 	return hosts
 }
 
+// mostHosts is twice the size of the largest cluster that Kubernetes supports: each host has objects of its own in the
+// management cluster.
+const mostHosts = 10_000
+
 // hosts reads the objects of the machines of plans, and makes those that are missing, with their roles.
 func (r *Reconciler) hosts(ctx context.Context, name string, of []transition.Host) (map[string]*api.ControlPlaneHost,
 	error) {
+	if len(of) > mostHosts {
+		return nil, fmt.Errorf("the control plane has %d hosts, and may have %d", len(of), mostHosts)
+	}
 	found := map[string]*api.ControlPlaneHost{}
 	for _, m := range of {
 		h := &api.ControlPlaneHost{}
@@ -83,9 +92,13 @@ func lostOf(ctx context.Context, reader client.Reader, r *record, to *plan.Plan)
 	if r.Plan == nil || to == nil || !onHosts(r.target()) {
 		return nil, nil
 	}
+	stay := map[string]bool{}
+	for _, m := range transition.HostsOf(to) {
+		stay[m.Name] = true
+	}
 	var lost []string
 	for _, m := range transition.HostsOf(r.Plan) {
-		if slices.ContainsFunc(transition.HostsOf(to), func(o transition.Host) bool { return o.Name == m.Name }) {
+		if stay[m.Name] {
 			continue
 		}
 		h := &api.ControlPlaneHost{}

@@ -76,8 +76,10 @@ func UpkeepOf(s Setup) (map[string][]Upkeep, error) {
 // HostsOf are the machines of a plan: those of the control plane, and the nodes whose kubelets it changes.
 func HostsOf(p *plan.Plan) []Host {
 	var hosts []Host
+	seen := map[string]bool{}
 	add := func(name, address string) {
-		if !slices.ContainsFunc(hosts, func(o Host) bool { return o.Name == name }) {
+		if !seen[name] {
+			seen[name] = true
 			hosts = append(hosts, Host{Name: name, Address: address})
 		}
 	}
