@@ -332,7 +332,11 @@ var faults = []fault{
 	{name: "it starts"},
 	{name: "it starts, and says that it is ready"},
 	{name: "it leaves a group out"},
+	{name: anotherVersion},
 }
+
+// anotherVersion: somebody has defined a resource of the name of one that is there, in a version that is preferred.
+const anotherVersion = "it prefers another version"
 
 func changed(change func([]byte) []byte) func(*http.Request, *http.Response) (*http.Response, error) {
 	return func(_ *http.Request, was *http.Response) (*http.Response, error) {
@@ -402,7 +406,12 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	before := t.m.owners(t.side, resource, name)
 	recorder := httptest.NewRecorder()
 	if !failing || chance%2 == 0 || r.Method == http.MethodGet { // a change that fails may have happened
-		t.m.serve(t.side, recorder, r)
+		serve := func(rw http.ResponseWriter, r *http.Request) { t.m.serve(t.side, rw, r) }
+		if f.name == anotherVersion {
+			serve = t.m.withVersion(t.side, schema.GroupVersionResource{Group: "both.test", Version: "v9",
+				Resource: "gadgets"}, "Gadget")
+		}
+		serve(recorder, r)
 	}
 	if r.Method == http.MethodDelete || r.Method == http.MethodPatch {
 		t.m.keeps(before, t.side, resource, name)

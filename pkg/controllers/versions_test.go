@@ -16,17 +16,27 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// defineIn makes a side serve a resource in one more version, which it prefers and which has no objects: as by a
-// definition of whoever may create one, in the group of an extension API server, or of the API server itself.
+// defineIn makes a side serve a resource in one more version, as withVersion does.
 func (w *world) defineIn(c *collector, side pair.Side, gvr schema.GroupVersionResource, kind string) {
 	w.t.Helper()
+	server, err := apiserver.New(serverOf(w.withVersion(side, gvr, kind)), apiserver.Options{Attempts: 1, QPS: -1})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c.clients[side].server = server
+	c.catalogs[side].forget()
+}
+
+// withVersion is a side that serves a resource in one more version, which it prefers and which has no objects: as by a
+// definition of whoever may create one, in the group of an extension API server, or of the API server itself.
+func (w *world) withVersion(side pair.Side, gvr schema.GroupVersionResource, kind string) http.HandlerFunc {
 	root := "/apis/" + gvr.GroupVersion().String()
 	answer := func(rw http.ResponseWriter, code int, value any) {
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(code)
 		_ = json.NewEncoder(rw).Encode(value)
 	}
-	server, err := apiserver.New(serverOf(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	return func(rw http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/apis":
 			recorder := httptest.NewRecorder()
@@ -47,7 +57,7 @@ func (w *world) defineIn(c *collector, side pair.Side, gvr schema.GroupVersionRe
 			answer(rw, 200, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"},
 				GroupVersion: gvr.GroupVersion().String(), APIResources: []metav1.APIResource{
 					{Name: gvr.Resource, Kind: kind, Namespaced: true, Verbs: everyVerb}}})
-		case strings.HasPrefix(r.URL.Path, root+"/namespaces/"):
+		case strings.HasPrefix(r.URL.Path, root+"/namespaces/") && strings.Count(r.URL.Path, "/") == 7:
 			_, name := lastTwo(r.URL.Path)
 			answer(rw, 404, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 				Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404,
@@ -58,12 +68,7 @@ func (w *world) defineIn(c *collector, side pair.Side, gvr schema.GroupVersionRe
 		default:
 			w.serve(side, rw, r)
 		}
-	})), apiserver.Options{Attempts: 1, QPS: -1})
-	if err != nil {
-		w.t.Fatal(err)
 	}
-	c.clients[side].server = server
-	c.catalogs[side].forget()
 }
 
 // An API server may have the versions of a group from different servers, each with objects of its own: an extension API
