@@ -219,6 +219,19 @@ func (w *world) exists(uid string) bool {
 	return false
 }
 
+// holds reports whether an object of the UID is there that does not wait for its dependents to go; w.mutex is held.
+func (w *world) holds(uid string) bool {
+	for _, s := range []store{w.shared, w.own[pair.Legacy], w.own[pair.Modern]} {
+		for _, o := range s.objects {
+			if string(o.Metadata.UID) == uid && !(o.Metadata.DeletionTimestamp != nil &&
+				slices.Contains(o.Metadata.Finalizers, metav1.FinalizerDeleteDependents)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // withoutBoth makes a server answer properly, and leave one group out of those that it serves.
 const withoutBoth = -1
 
@@ -337,7 +350,7 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 			return
 		}
 		for _, ref := range o.Metadata.OwnerReferences {
-			if w.exists(string(ref.UID)) {
+			if w.holds(string(ref.UID)) {
 				w.wrong = append(w.wrong, fmt.Sprintf("%s was deleted through the %s side, and its owner %s %s is "+
 					"there", key, side, ref.Kind, ref.Name))
 			}

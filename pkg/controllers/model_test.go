@@ -28,7 +28,7 @@ import (
 const modelSteps = 100_000
 
 // A collector against a simulated pair: owners and dependents come and go on both sides, between two requests of the
-// collector too; watches lag; servers start, fail, lie by a proxy, break off and forget a group. Nothing is deleted
+// collector too; owners wait for dependents, orphan them, are copied and handed over to the other side; watches lag; servers start, fail, lie by a proxy, break off and forget a group. Nothing is deleted
 // while an owner of it exists on any side, and in the end everything is that has none. The same seed makes the same
 // run.
 func TestModel(t *testing.T) {
@@ -167,7 +167,11 @@ func (m *model) act() {
 		m.sync()
 	case n < 64:
 		m.fail()
-	case n < 65 && m.random.IntN(2) == 0:
+	case n < 67:
+		m.finish()
+	case n < 68:
+		m.copy()
+	case n < 69 && m.random.IntN(2) == 0:
 		m.now = m.now.Add(time.Duration(m.random.IntN(12)) * time.Second)
 	default:
 		if suspects := sorted(m.manager.graph.suspects()); len(suspects) > 0 {
@@ -203,6 +207,54 @@ func (m *model) remove() {
 	at := modelled[m.random.IntN(len(modelled))]
 	name := fmt.Sprintf("o%d", m.random.IntN(40))
 	if m.has(at.side, at.resource, "demo", name) {
+		m.drop(at.side, at.resource, "demo", name)
+		m.changed(at.side, at.resource, name)
+	}
+}
+
+// finish deletes an object so that it waits for its dependents, or orphans them.
+func (m *model) finish() {
+	at := modelled[m.random.IntN(len(modelled))]
+	name := fmt.Sprintf("o%d", m.random.IntN(40))
+	finalizer := []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}[m.random.IntN(2)]
+	m.mutex.Lock()
+	s, key := m.in(at.side, at.resource), at.resource+"/demo/"+name
+	o := s.objects[key]
+	if o == nil || o.Metadata.DeletionTimestamp != nil {
+		m.mutex.Unlock()
+		return
+	}
+	m.version++
+	gone := *o
+	now := metav1.NewTime(m.now)
+	gone.Metadata.ResourceVersion, gone.Metadata.DeletionTimestamp = fmt.Sprint(m.version), &now
+	gone.Metadata.Finalizers = []string{finalizer}
+	s.objects[key] = &gone
+	m.mutex.Unlock()
+	m.changed(at.side, at.resource, name)
+}
+
+// copy hands an object over to the other side, or copies it.
+func (m *model) copy() {
+	at := modelled[m.random.IntN(5)]
+	if at.resource == "widgets" {
+		return
+	}
+	name := fmt.Sprintf("o%d", m.random.IntN(40))
+	m.mutex.Lock()
+	key := at.resource + "/demo/" + name
+	o, other := m.own[at.side].objects[key], m.own[at.side.Other()].objects[key]
+	if o == nil || other != nil {
+		m.mutex.Unlock()
+		return
+	}
+	m.version++
+	copied := *o
+	copied.Metadata.ResourceVersion = fmt.Sprint(m.version)
+	m.own[at.side.Other()].objects[key] = &copied
+	m.mutex.Unlock()
+	m.changed(at.side.Other(), at.resource, name)
+	if m.random.IntN(2) == 0 {
 		m.drop(at.side, at.resource, "demo", name)
 		m.changed(at.side, at.resource, name)
 	}
@@ -468,7 +520,7 @@ func (m *model) owners(side pair.Side, resource, name string) []metav1.OwnerRefe
 	return nil
 }
 
-// keeps makes sure that no reference to an owner was taken out that is there.
+// keeps makes sure that no reference to an owner was taken out that is there and stays.
 func (m *model) keeps(before []metav1.OwnerReference, side pair.Side, resource, name string) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -478,7 +530,7 @@ func (m *model) keeps(before []metav1.OwnerReference, side pair.Side, resource, 
 	}
 	for _, ref := range before {
 		same := func(other metav1.OwnerReference) bool { return other.UID == ref.UID }
-		if !slices.ContainsFunc(o.Metadata.OwnerReferences, same) && m.exists(string(ref.UID)) {
+		if !slices.ContainsFunc(o.Metadata.OwnerReferences, same) && m.stays(string(ref.UID)) {
 			m.wrong = append(m.wrong, fmt.Sprintf("%s %s lost its owner %s, which is there", resource, name, ref.Name))
 		}
 	}
@@ -498,4 +550,16 @@ func (m *model) garbage() (left []string) {
 		}
 	}
 	return left
+}
+
+// stays reports whether an object of the UID is there and is not being deleted.
+func (m *model) stays(uid string) bool {
+	for _, s := range []store{m.shared, m.own[legacy], m.own[modern]} {
+		for _, o := range s.objects {
+			if string(o.Metadata.UID) == uid && o.Metadata.DeletionTimestamp == nil {
+				return true
+			}
+		}
+	}
+	return false
 }
