@@ -168,7 +168,8 @@ func (m *model) act() {
 	case n < 64:
 		m.fail()
 	case n < 67:
-		m.finish()
+		at := modelled[m.random.IntN(len(modelled))]
+		m.finish(at.side, at.resource, fmt.Sprintf("o%d", m.random.IntN(40)))
 	case n < 68:
 		m.copy()
 	case n < 69 && m.random.IntN(2) == 0:
@@ -213,12 +214,10 @@ func (m *model) remove() {
 }
 
 // finish deletes an object so that it waits for its dependents, or orphans them.
-func (m *model) finish() {
-	at := modelled[m.random.IntN(len(modelled))]
-	name := fmt.Sprintf("o%d", m.random.IntN(40))
+func (m *model) finish(side pair.Side, resource, name string) {
 	finalizer := []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}[m.random.IntN(2)]
 	m.mutex.Lock()
-	s, key := m.in(at.side, at.resource), at.resource+"/demo/"+name
+	s, key := m.in(side, resource), resource+"/demo/"+name
 	o := s.objects[key]
 	if o == nil || o.Metadata.DeletionTimestamp != nil {
 		m.mutex.Unlock()
@@ -231,32 +230,37 @@ func (m *model) finish() {
 	gone.Metadata.Finalizers = []string{finalizer}
 	s.objects[key] = &gone
 	m.mutex.Unlock()
-	m.changed(at.side, at.resource, name)
+	m.changed(side, resource, name)
 }
 
-// copy hands an object over to the other side, or copies it.
+// copy hands an object over to the other side, or copies it; of copies one may be deleted.
 func (m *model) copy() {
-	at := modelled[m.random.IntN(5)]
+	at := modelled[m.random.IntN(len(modelled)-1)]
 	if at.resource == "widgets" {
 		return
 	}
-	name := fmt.Sprintf("o%d", m.random.IntN(40))
+	first := m.random.IntN(40)
 	m.mutex.Lock()
-	key := at.resource + "/demo/" + name
-	o, other := m.own[at.side].objects[key], m.own[at.side.Other()].objects[key]
-	if o == nil || other != nil {
-		m.mutex.Unlock()
-		return
+	from, to, name := m.own[at.side].objects, m.own[at.side.Other()].objects, ""
+	for i := range 40 {
+		name = fmt.Sprintf("o%d", (first+i)%40)
+		key := at.resource + "/demo/" + name
+		if o := from[key]; o != nil && o.Metadata.DeletionTimestamp == nil && to[key] == nil {
+			m.version++
+			copied := *o
+			copied.Metadata.ResourceVersion = fmt.Sprint(m.version)
+			to[key] = &copied
+			break
+		}
 	}
-	m.version++
-	copied := *o
-	copied.Metadata.ResourceVersion = fmt.Sprint(m.version)
-	m.own[at.side.Other()].objects[key] = &copied
 	m.mutex.Unlock()
 	m.changed(at.side.Other(), at.resource, name)
-	if m.random.IntN(2) == 0 {
+	switch m.random.IntN(3) {
+	case 0:
 		m.drop(at.side, at.resource, "demo", name)
 		m.changed(at.side, at.resource, name)
+	case 1:
+		m.finish(at.side, at.resource, name)
 	}
 }
 
