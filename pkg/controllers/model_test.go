@@ -28,9 +28,9 @@ import (
 const modelSteps = 100_000
 
 // A collector against a simulated pair: owners and dependents come and go on both sides, between two requests of the
-// collector too; owners wait for dependents, orphan them, are copied and handed over to the other side; watches lag; servers start, fail, lie by a proxy, break off and forget a group. Nothing is deleted
-// while an owner of it exists on any side, and in the end everything is that has none. The same seed makes the same
-// run.
+// collector too; owners wait for dependents, orphan them, are copied and handed over to the other side; watches lag;
+// servers start, fail, lie by a proxy, break off and forget a group. Nothing is deleted while an owner of it exists on
+// any side, and in the end everything is that has none. The same seed makes the same run.
 func TestModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("drives the collector for a hundred thousand steps")
