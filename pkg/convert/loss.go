@@ -52,6 +52,37 @@ func isSpecial(name string) bool {
 	return false
 }
 
+const (
+	// limitPathBytes bounds the paths of all values of an object, each of which may be that of a loss: names on the way
+	// to a thousand values are as long as a client makes them. A CRD of a megabyte has some 15 MiB.
+	limitPathBytes = 64 << 20
+	// partBytes is what a part of a path takes beside its text.
+	partBytes = 16
+)
+
+// pathBytes adds to a sum what the paths of all that is in a value take, whose own takes so many. It stops beyond the
+// limit.
+func pathBytes(value any, own, sum int64) int64 {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, inner := range value {
+			at := own + int64(len(name)) + partBytes
+			if sum += at; sum > limitPathBytes {
+				break
+			}
+			sum = pathBytes(inner, at, sum)
+		}
+	case []any:
+		for _, inner := range value {
+			if sum += own + partBytes; sum > limitPathBytes {
+				break
+			}
+			sum = pathBytes(inner, own+partBytes, sum)
+		}
+	}
+	return sum
+}
+
 func (p path) clone() path { return slices.Clone(p) }
 
 // isEmpty reports whether a value says nothing that leaving it out would not say: null, "", 0, false, and what is made

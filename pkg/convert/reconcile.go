@@ -530,11 +530,11 @@ func (w *walk) addDerived(out map[string]any, key string, value any, s *shape) {
 // losses words the differences.
 func (r *route) losses(found []difference) []Loss {
 	var losses []Loss
-	slices.SortFunc(found, func(a, b difference) int { return strings.Compare(a.at.String(), b.at.String()) })
 	for _, d := range found {
 		losses = append(losses, Loss{Path: d.at.String(), Value: runtime.DeepCopyJSONValue(d.value),
 			Meaning: r.meaning(d)})
 	}
+	slices.SortFunc(losses, func(a, b Loss) int { return strings.Compare(a.Path, b.Path) })
 	return losses
 }
 

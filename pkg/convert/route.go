@@ -203,6 +203,10 @@ func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKi
 
 // convert takes an object along the route and says what is lost.
 func (r *route) convert(in map[string]any, how sharing, f *forms) (map[string]any, []Loss, error) {
+	if pathBytes(in, 0, 0) > limitPathBytes {
+		return nil, nil, &ContentError{r.from, fmt.Errorf("the paths of its values have more than %d MiB together: it "+
+			"is nested too deeply for its size", limitPathBytes>>20)}
+	}
 	if r.relabels && !rewritten(in) {
 		if out, unknown, ok, err := r.relabel(in, how, f); ok || err != nil {
 			return out, r.losses(unknown), err

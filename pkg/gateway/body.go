@@ -82,6 +82,9 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 	if err := memory.Grow(r.Context(), webserver.DecodedBytes(body)); err != nil {
 		return nil, "", unread(err)
 	}
+	if err := memory.Grow(r.Context(), pathBytes(body)); err != nil {
+		return nil, "", unread(err)
+	}
 	if !json.Valid(body) {
 		var value json.RawMessage
 		return nil, "", badRequest("the body: %v", json.Unmarshal(body, &value))
@@ -93,6 +96,53 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 		}
 	}
 	return body, kind, nil
+}
+
+// pathBytes is about what the paths of all values in a text take, as far as there is anything that asks for them: a
+// conversion names what is lost by its path, and refuses what has more.
+func pathBytes(text []byte) (sum int64) {
+	const (
+		partBytes = 16
+		most      = 64 << 20
+	)
+	type around struct {
+		own  int64
+		list bool
+	}
+	stack := []around{{}}
+	at, name, begun := int64(0), int64(0), -1
+	escaped := false
+	for i, c := range text {
+		top := stack[len(stack)-1]
+		switch {
+		case escaped:
+			escaped = false
+		case begun >= 0:
+			if escaped = c == '\\'; c == '"' {
+				name, begun = int64(i-begun-1), -1
+			}
+		case c == '"':
+			begun = i
+		case c == ':':
+			at = top.own + name + partBytes
+			sum += at
+		case c == '{' || c == '[':
+			stack = append(stack, around{at, c == '['})
+			if c == '[' {
+				at += partBytes
+				sum += at
+			}
+		case c == ',' && top.list:
+			at = top.own + partBytes
+			sum += at
+		case (c == '}' || c == ']') && len(stack) > 1:
+			at, stack = top.own, stack[:len(stack)-1]
+		}
+		if sum > most {
+			return most
+		}
+	}
+	return sum
 }
 
 // protobufToJSON reads a message of a kind that Kubernetes 1.36 has. Clients of typed objects write them so.

@@ -51,3 +51,18 @@ func TestNobodyHoldsAllMemory(t *testing.T) {
 	x.wants("POST", collection, "a: ["+strings.Repeat("1,", limitBodies/512)+"1]", http.StatusRequestEntityTooLarge,
 		"takes more than 268435456 bytes", "Content-Type: application/yaml")
 }
+
+// TestPathsOfBodiesCount: names on the way to values are paths of each of them when something is lost.
+func TestPathsOfBodiesCount(t *testing.T) {
+	for text, want := range map[string]int64{
+		`{}`: 0, `"a"`: 0, `}]`: 0, `[1,[2]]`: 16 + 16 + 32,
+		`{"a":1,"b\"":{"c":[1,"x:,"]}}`:  17 + 19 + 36 + 2*52,
+		`{"a":{"b":1},"c":2}`:            17 + 34 + 17,
+		`{"a":[{"b":1},{"c":2}],"d":{}}`: 17 + 33 + 50 + 33 + 50 + 17,
+		`{"` + strings.Repeat("n", 1<<20) + `":[` + strings.Repeat("1,", 100) + `1]}`: 64 << 20,
+	} {
+		if got := pathBytes([]byte(text)); got != want {
+			t.Errorf("pathBytes(%.50s) = %d, want %d", text, got, want)
+		}
+	}
+}
