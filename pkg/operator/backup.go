@@ -203,8 +203,8 @@ func (p *plane) ahead(name string, at time.Time) string {
 	if !p.toCome(at) {
 		return ""
 	}
-	return fmt.Sprintf("backup %s is of %s, which is to come: the clock where it was made was ahead", name,
-		at.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("backup %s is of %s, which is to come: the clock where it was made was ahead, or that of "+
+		"the operator is behind", name, at.UTC().Format(time.RFC3339))
 }
 
 // endOf is how the container of a pod ended, nil while it has not; then, why it has not begun, "" where it has.

@@ -343,7 +343,7 @@ func (h *Hosts) ask(ctx context.Context, host string, r Request) (Answer, error)
 		delete(h.open, host)
 		return Answer{}, fmt.Errorf("host %s did not answer, and may have done it: %w", host, err)
 	}
-	for _, note := range got.Notes {
+	for _, note := range got.Notes[:min(len(got.Notes), mostNotes)] {
 		h.notes = append(h.notes, fmt.Sprintf("host %s: %s", host, block(note)))
 	}
 	if err := got.Err(); err != nil { // of several hosts each begins a line
@@ -351,6 +351,9 @@ func (h *Hosts) ask(ctx context.Context, host string, r Request) (Answer, error)
 	}
 	return got, nil
 }
+
+// mostNotes bounds what is said of one answer.
+const mostNotes = 10
 
 // limitErrorBytes is what is shown of an error of another machine: every check of every host may have one.
 const limitErrorBytes = 16 << 10

@@ -28,6 +28,7 @@ import (
 
 // machine is a runner that keeps what it was told, in memory.
 type machine struct {
+	more  int // notes
 	mutex sync.Mutex
 	files map[string]string
 	done  []string
@@ -70,9 +71,10 @@ func (m *machine) Check(_ context.Context, _ string, c *transition.Check) error 
 	return nil
 }
 
-// Notes are two, one of them with more than a line, of every request.
+// Notes are two, one of them with more than a line, of every request, and more.
 func (m *machine) Notes() []string {
-	return []string{"a bitmap lacks\x1b[2J 5", "and\nstep 012 is done"}
+	notes := []string{"a bitmap lacks\x1b[2J 5", "and\nstep 012 is done"}
+	return append(notes, slices.Repeat([]string{"more"}, m.more)...)
 }
 
 // Look finds the first store, and not the others.
@@ -202,6 +204,13 @@ func TestNotesOfAnotherMachine(t *testing.T) {
 	if len(notes) != 4 || !strings.HasPrefix(notes[0], "host "+host.Name+": a bitmap lacks") ||
 		strings.ContainsAny(notes[0]+notes[1], "\x1b") || strings.Contains(notes[1], "\nstep") {
 		t.Errorf("notes %q", notes)
+	}
+	m.more = 100_000
+	if err := both.Check(t.Context(), host.Name, &transition.Check{Kind: transition.FileIs}); err != nil {
+		t.Fatal(err)
+	}
+	if notes := both.Away.Notes(); len(notes) != mostNotes {
+		t.Errorf("%d notes of an answer, want %d", len(notes), mostNotes)
 	}
 }
 
