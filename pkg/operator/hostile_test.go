@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
+	certificates "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -590,6 +592,47 @@ func TestNotesOfHostsAreSaid(t *testing.T) {
 	}
 	if len(said) != mostNotes || said[0] != "host cp-1: FUS050: 3 addresses" {
 		t.Errorf("%d notes, %.1q", len(said), said)
+	}
+}
+
+// TestWhatIsKeptInMemoryIsSmall: of objects that any account may create, and label, and of requests for certificates
+// nothing is kept that is not read; those of agents are kept as they are, for they are written back.
+func TestWhatIsKeptInMemoryIsSmall(t *testing.T) {
+	const much = 1 << 20
+	long := map[string]string{"x": strings.Repeat("x", much), managedByLabel: managedBy, partOfLabel: "p"}
+	meta := metav1.ObjectMeta{Namespace: "p", Name: "n", UID: "u", ResourceVersion: "7", Generation: 3, Labels: long,
+		Annotations: long, Finalizers: []string{long["x"]}}
+	two := int32(2)
+	template := corev1.PodTemplateSpec{ObjectMeta: meta}
+	request := func(group string, size int) *certificates.CertificateSigningRequest {
+		return &certificates.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr"},
+			Spec: certificates.CertificateSigningRequestSpec{Groups: []string{group}, Request: make([]byte, size)}}
+	}
+	for _, object := range []interface {
+		client.Object
+		Size() int
+	}{
+		&appsv1.Deployment{ObjectMeta: *meta.DeepCopy(), Spec: appsv1.DeploymentSpec{Replicas: &two,
+			Template: template}},
+		&appsv1.StatefulSet{ObjectMeta: *meta.DeepCopy(), Spec: appsv1.StatefulSetSpec{Replicas: &two,
+			Template: template}},
+		request(api.AgentGroup, much), request("system:nodes", 1000),
+	} {
+		if _, err := slim(object); err != nil {
+			t.Fatal(err)
+		}
+		if size := object.Size(); size > 500 {
+			t.Errorf("%T: %d bytes are kept", object, size)
+		}
+		set, is := object.(*appsv1.StatefulSet)
+		if is && (!ours(set, "p") || set.Name != "n" || set.UID != "u" || set.Generation != 3 ||
+			*set.Spec.Replicas != 2) {
+			t.Errorf("%+v is kept", set)
+		}
+	}
+	of := request(api.AgentGroup, 1000)
+	if kept, err := slim(of.DeepCopy()); err != nil || !reflect.DeepEqual(kept, of) {
+		t.Errorf("%+v is kept of a request of an agent, %v", kept, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	certificates "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,8 +77,7 @@ func Run(ctx context.Context, o Options) error {
 	if metrics == "" {
 		metrics = "0"
 	}
-	mine := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy}),
-		Transform: cache.TransformStripManagedFields()}
+	mine := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy}), Transform: slim}
 	pages := NewPages(nil)
 	manager, err := ctrl.NewManager(o.Config, ctrl.Options{
 		Scheme: scheme, Logger: log,
@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options) error {
 		HealthProbeBindAddress: o.Health,
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{&appsv1.Deployment{}: mine, &appsv1.StatefulSet{}: mine,
-				&api.ControlPlaneHost{}: mine}},
+				&api.ControlPlaneHost{}: mine, &certificates.CertificateSigningRequest{}: {Transform: slim}}},
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the operator: %w", err)
@@ -144,3 +144,43 @@ var heardOf = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !reflect.DeepEqual(before, is.Status) || was.Status.Seen.IsZero() != is.Status.Seen.IsZero() ||
 		denied(was) != denied(is)
 }}
+
+// limitRequestBytes is many times what a request of an agent for a certificate has.
+const limitRequestBytes = 16 << 10
+
+// slim takes out of an object that is kept in memory what the operator does not read. Every account that may create
+// workloads in some namespace may label them as fusionctl's, and every agent may create requests for certificates.
+func slim(object any) (any, error) {
+	o, is := object.(client.Object)
+	if !is {
+		return object, nil // of one that was deleted while the watch was away
+	}
+	o.SetManagedFields(nil)
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		o.ObjectMeta = slimMeta(&o.ObjectMeta)
+		o.Spec = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas}
+	case *appsv1.StatefulSet:
+		o.ObjectMeta = slimMeta(&o.ObjectMeta)
+		o.Spec = appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas}
+	case *certificates.CertificateSigningRequest:
+		if !slices.Contains(o.Spec.Groups, api.AgentGroup) || o.Size() > limitRequestBytes {
+			o.ObjectMeta = slimMeta(&o.ObjectMeta)
+			o.Spec, o.Status = certificates.CertificateSigningRequestSpec{},
+				certificates.CertificateSigningRequestStatus{}
+		}
+	}
+	return object, nil
+}
+
+// slimMeta is by what an object is known, and whose it is.
+func slimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	kept := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Generation: m.Generation, DeletionTimestamp: m.DeletionTimestamp, Labels: map[string]string{}}
+	for _, label := range []string{managedByLabel, partOfLabel, nameLabel} {
+		if value, has := m.Labels[label]; has {
+			kept.Labels[label] = value
+		}
+	}
+	return kept
+}
