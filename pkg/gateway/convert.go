@@ -148,8 +148,8 @@ func unsent(side pair.Side, method string, err error) error {
 	case errors.As(err, &ours):
 		return ours
 	case errors.As(err, &loss):
-		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "%v; annotation %s: \"true\" on "+
-			"the object lets it be written all the same", err, AllowLossAnnotation)
+		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "%s; annotation %s: \"true\" on "+
+			"the object lets it be written all the same", webserver.Brief(err), AllowLossAnnotation)
 	case errors.As(err, &unsupported), errors.As(err, &none):
 		return notImplemented("%v", err)
 	case errors.As(err, &unfaithful):

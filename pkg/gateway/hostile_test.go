@@ -362,3 +362,17 @@ func TestReviewsThatAreNotAuthenticated(t *testing.T) {
 			len(status)))
 	}
 }
+
+// TestLossesAreSaidInShort: what a write would lose is as long as a client makes it.
+func TestLossesAreSaidInShort(t *testing.T) {
+	x, _ := withCluster(t)
+	fields := ""
+	for i := range 10_000 {
+		fields += fmt.Sprintf(`,"unknown%d":1`, i)
+	}
+	text := x.wants("POST", "/clusters/far"+collection, `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{
+		"name":"web"},"spec":{"replicas":1`+fields+`}}`, http.StatusUnprocessableEntity, "spec.unknown0")
+	if len(text) > 8<<10 {
+		t.Errorf("the answer has %d bytes", len(text))
+	}
+}
