@@ -169,6 +169,19 @@ type missing struct {
 	at    path
 	found []difference
 	part  bool // of an object: what it names as its kind counts
+	bytes int64
+}
+
+// lose notes what is at the place, unless the paths of what was found before are too long: more says nothing more.
+func (m *missing) lose(d difference) {
+	for _, part := range m.at {
+		name, _ := part.(string)
+		m.bytes += int64(len(name)) + partBytes
+	}
+	if m.bytes <= limitPathBytes || len(m.found) == 0 {
+		d.at = m.at.clone()
+		m.found = append(m.found, d)
+	}
 }
 
 type difference struct {
@@ -201,7 +214,7 @@ func (m *missing) compare(in, out any, s *shape) {
 				m.compare(in[key], value, field)
 			} else if _, object := in[key].(map[string]any); object ||
 				!isEmpty(in[key]) { // {} may say something: emptyDir
-				m.found = append(m.found, difference{at: m.at.clone(), value: in[key], known: s == nil || field != nil})
+				m.lose(difference{value: in[key], known: s == nil || field != nil})
 			}
 			m.at = m.at[:len(m.at)-1]
 		}
@@ -270,7 +283,7 @@ func (m *missing) add(in, out any, s *shape) {
 	if isEmpty(in) && isEmpty(out) {
 		return
 	}
-	m.found = append(m.found, difference{at: m.at.clone(), value: in, known: true, now: out})
+	m.lose(difference{value: in, known: true, now: out})
 }
 
 func sortedKeys(m map[string]any) []string {

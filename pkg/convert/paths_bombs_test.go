@@ -57,6 +57,52 @@ func TestPathsThatAreBombs(t *testing.T) {
 	}
 }
 
+// TestPathsOfCustomResources: what a server has stored is converted, whatever its names are like, and what it loses
+// is said as far as it is read.
+func TestPathsOfCustomResources(t *testing.T) {
+	c, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gvk := func(version string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Thing"}
+	}
+	c.Register(gvk("v1"), gvk("v2"), func(object map[string]any) (map[string]any, error) {
+		return map[string]any{"metadata": object["metadata"], "spec": withoutLost(object["spec"])}, nil
+	})
+	c.Register(gvk("v2"), gvk("v1"), func(object map[string]any) (map[string]any, error) { return object, nil })
+	element := map[string]any{"lost": int64(1), "kept": int64(1)}
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Thing",
+		"metadata": map[string]any{"name": "a"},
+		"spec":     map[string]any{strings.Repeat("n", 500_000): slicesOf(element, 5000)}}}
+	var losses []Loss
+	took := cputest.Thread(t, func() { _, losses, err = c.Convert(object, gvk("v2")) })
+	if took > 5*time.Second || err != nil || len(losses) == 0 || len(losses) > 1000 {
+		t.Errorf("%v, %d losses, %v", took, len(losses), err)
+	}
+}
+
+// withoutLost is a value without the fields of that name.
+func withoutLost(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		kept := map[string]any{}
+		for name, inner := range value {
+			if name != "lost" {
+				kept[name] = withoutLost(inner)
+			}
+		}
+		return kept
+	case []any:
+		kept := make([]any, len(value))
+		for i, inner := range value {
+			kept[i] = withoutLost(inner)
+		}
+		return kept
+	}
+	return value
+}
+
 func slicesOf(value any, n int) []any {
 	all := make([]any, n)
 	for i := range all {

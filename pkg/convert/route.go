@@ -203,7 +203,9 @@ func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKi
 
 // convert takes an object along the route and says what is lost.
 func (r *route) convert(in map[string]any, how sharing, f *forms) (map[string]any, []Loss, error) {
-	if pathBytes(in, 0, 0) > limitPathBytes {
+	// A custom resource that a server has stored is not refused, because that would fail all lists with it: what it
+	// loses is bounded, by missing.
+	if r.source != nil && pathBytes(in, 0, 0) > limitPathBytes {
 		return nil, nil, &ContentError{r.from, fmt.Errorf("the paths of its values have more than %d MiB together: it "+
 			"is nested too deeply for its size", limitPathBytes>>20)}
 	}
