@@ -199,7 +199,7 @@ func (p *patient) Read(into []byte) (int, error) {
 		p.late.Reset(p.patience)
 	}
 	p.read += int64(n)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil { // an end, too: one that broke off may look like it
 		if cause := context.Cause(p.ctx); cause != nil {
 			err = cause
 		}
