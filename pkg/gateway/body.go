@@ -43,7 +43,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 	defer release()
 	memory = memory.Another(c.own.bodies)
 	c.took.end(memory.Release)
-	body, err = readAll(r.Context(), http.MaxBytesReader(w, r.Body, limitBytes), limitBytes, memory)
+	body, err = readAll(r.Context(), http.MaxBytesReader(w, r.Body, limitBodyBytes), limitBodyBytes, memory)
 	if err != nil {
 		return nil, "", unread(err)
 	}

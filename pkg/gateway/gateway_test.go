@@ -392,8 +392,8 @@ func TestBodiesThatAreBombs(t *testing.T) {
 	bomb := "metadata: {name: x}\na: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a,", 100_000) + "]"
 	x.wants("POST", collection, bomb, http.StatusBadRequest, "line 3: aliases", kind)
 	const much = http.StatusRequestEntityTooLarge
-	x.wants("POST", collection, "a: ["+strings.Repeat("a,", 4<<20)+"]", much, "memory", kind)
-	x.wants("POST", collection, `{"a":[`+strings.Repeat("{},", 4<<20)+`{}]}`, much, "memory")
+	x.wants("POST", collection, "a: ["+strings.Repeat("a,", 3<<19-9)+"]", much, "memory", kind)
+	x.wants("POST", collection, `{"a":[`+strings.Repeat("{},", 1<<20-9)+`{}]}`, much, "memory")
 }
 
 // The gateway reads a request as the sides do.
@@ -925,8 +925,8 @@ func TestRequestsByNameGoToTheSideThatHasTheObject(t *testing.T) {
 		"Content-Type: application/vnd.kubernetes.protobuf")
 	x.wants("PUT", collection+"/old", "k8s\x00\n\x16\n\x0eexample.com/v1\x12\x04Oven\x12\x00",
 		http.StatusUnsupportedMediaType, "Oven", "Content-Type: application/vnd.kubernetes.protobuf")
-	x.wants("PUT", collection+"/old", `{"a":"`+strings.Repeat("x", limitBytes)+`"}`, http.StatusRequestEntityTooLarge,
-		"")
+	x.wants("PUT", collection+"/old", `{"a":"`+strings.Repeat("x", limitBodyBytes)+`"}`,
+		http.StatusRequestEntityTooLarge, "")
 	x.wants("DELETE", collection+"/old", "", http.StatusOK, "Success")
 	x.wants("POST", collection, deployment("old", ""), http.StatusConflict, "already exists on the legacy side")
 	x.wants("POST", collection, `{"metadata":{"name":"new"}}`, http.StatusCreated, `"kubefusion.dev/side":"modern"`)

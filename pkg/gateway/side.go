@@ -31,7 +31,10 @@ const (
 	// answerTimeout bounds how long a side may take to begin an answer: API servers give up on their own after a
 	// minute.
 	answerTimeout = 70 * time.Second
-	// limitBytes bounds a body of a client, and an object in an answer that is not passed through.
+	// limitBodyBytes bounds a body of a client that is not passed through: MaxRequestBodyBytes of API servers, in
+	// k8s.io/apiserver pkg/server/config.go@0.36.3. Decoding it takes time before a side says who may send it.
+	limitBodyBytes = 3 << 20
+	// limitBytes bounds an object in an answer that is not passed through.
 	limitBytes = 16 << 20
 	// limitListBytes bounds one side's part of a list that is merged.
 	limitListBytes = 256 << 20
