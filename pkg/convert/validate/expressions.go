@@ -36,11 +36,11 @@ func laterExpressions(object runtime.Object, minor kubever.Minor) field.ErrorLis
 		known--
 	}
 	e, spec := expressions{environment.MustBaseEnvSet(version.MajorMinor(1, uint(known)))}, field.NewPath("spec")
-	if kubever.Behaves(kubever.BehaviourPresenceTestsCost, minor) {
-		e.known = presenceCosts(e.known)
-	}
 	switch object := object.(type) {
 	case *apiextensions.CustomResourceDefinition:
+		if kubever.Behaves(kubever.BehaviourPresenceTestsCost, minor) {
+			e.known = presenceCosts(e.known)
+		}
 		return e.ofDefinition(&object.Spec, spec)
 	case *admissionregistration.ValidatingAdmissionPolicy:
 		return e.ofValidating(&object.Spec, spec)
