@@ -229,8 +229,8 @@ func (k *conversion) result(r stream.Result) error {
 		k.refusals++
 	}
 	if k.report == nil && r.TooLargeToApply() {
-		visible.Fprintf(k.streams.Err, "%s: %s: kubectl apply takes it with --server-side alone: it is larger than an "+
-			"annotation may be\n", r.Place(), r.Converted)
+		visible.Fprintf(k.streams.Err, "%s: %s: it is larger than the annotation that kubectl apply writes may be: "+
+			"use kubectl create or, where the server knows it, kubectl apply --server-side\n", r.Place(), r.Converted)
 	}
 	return k.tell(r.Converted)
 }

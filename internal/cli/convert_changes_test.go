@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -85,5 +87,22 @@ func TestConvertNamesFewDefaultsOneByOne(t *testing.T) {
 	}
 	if got := containing(convertText(t, manyDeployments(50), "--defaults"), "changes"); len(got) > 0 {
 		t.Errorf("with --defaults %q, want nothing about defaults", got)
+	}
+}
+
+// What has no room in the annotation of kubectl apply is named, once, and is good all the same.
+func TestWhatIsTooLargeToApplyIsNamed(t *testing.T) {
+	for bytes, want := range map[int]int{1 << 10: 0, 300 << 10: 1} {
+		file := filepath.Join(t.TempDir(), "large.yaml")
+		text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata: {a: " +
+			strings.Repeat("x", bytes) + "}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := run(t, "convert", "-f", file, "--for", "1.36", "--fail-on-loss")
+		if code != 0 || stdout != text || strings.Count(stderr, "kubectl apply --server-side") != want {
+			t.Errorf("%d bytes: exit %d, %d bytes out, %q; want it named %d times",
+				bytes, code, len(stdout), stderr, want)
+		}
 	}
 }
