@@ -97,7 +97,7 @@ func servedVerbs() []servedVerb {
 		},
 		{
 			name: "gateway", args: gatewayArgs, ready: "/readyz", users: true,
-			path: "/apis/apps/v1/namespaces/a/deployments", size: 16<<20 + 4096,
+			path: "/apis/apps/v1/namespaces/a/deployments", size: 3<<20 + 4096,
 			body: `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"a"}}`,
 			own: map[string]func(*servingTest){
 				"client certificates": (*servingTest).knownClientsOnly,

@@ -33,6 +33,9 @@ const (
 // reservation, until the request ends.
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 	memory *webserver.Reservation) (body []byte, kind string, err error) {
+	if r.ContentLength > limitBodyBytes { // it is not asked for
+		return nil, "", unread(&http.MaxBytesError{Limit: limitBodyBytes})
+	}
 	release, err := c.own.reading.Take(r.Context())
 	if err != nil {
 		busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
