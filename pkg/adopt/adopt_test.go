@@ -292,6 +292,7 @@ func FuzzRead(f *testing.F) {
 		"    Mounts:\n      /a from b (ro)\nVolumes:\n  b:\n    Type: Secret (x)\n    SecretName: c\n")
 	f.Add("a.log", "FLAG: --etcd-servers=\"[a,b]\"\nFLAG: --a=\"\"\nFLAG: --v=\"2\"\nFLAG: --bind-address=\"1\"\n"+
 		"FLAG: --service-account-key-file=\"[a,b]\"\nVersion: v1.18.2\n")
+	f.Add("a.sh", "#!/bin/sh\n() kube-apiserver --v=2\n")
 	f.Fuzz(func(t *testing.T, name, text string) {
 		if !fs.ValidPath(name) || strings.Contains(name, "/") || name == "." {
 			return

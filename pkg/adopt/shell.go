@@ -225,7 +225,7 @@ func (s *shellReader) visit(node syntax.Node) bool {
 	case *syntax.CmdSubst, *syntax.ProcSubst:
 		return false // what runs in there is another command
 	case *syntax.FuncDecl:
-		if s.whole {
+		if s.whole && node.Name != nil { // the parser takes "() command", which shells refuse
 			if s.functions == nil {
 				s.functions, s.called = map[string]*syntax.FuncDecl{}, map[string]bool{}
 			}
