@@ -25,7 +25,8 @@ const (
 	limitSaidBytes  = 4 << 10 // together
 )
 
-// saidTwice lists the fields that a valid text of JSON has more than once in one object, in the words of API servers.
+// saidTwice lists the fields that a valid text of JSON has more than once in one object, each once and in the words of
+// API servers.
 // sigs.k8s.io/json, which these have the words from, makes each name whole before it can be cut: of the bodies that are
 // taken here, a hundred names of 16 MiB.
 func saidTwice(text []byte) (twice []string) {
@@ -71,7 +72,9 @@ func saidTwice(text []byte) (twice []string) {
 				top.key, _ = token.(string)
 				top.value = true
 				if top.seen[top.key] {
-					twice = append(twice, fmt.Sprintf("duplicate field %q", path()))
+					if text := fmt.Sprintf("duplicate field %q", path()); !slices.Contains(twice, text) {
+						twice = append(twice, text)
+					}
 				}
 				top.seen[top.key] = true
 				continue
