@@ -31,7 +31,7 @@ const (
 // taken here, a hundred names of 16 MiB.
 func saidTwice(text []byte) (twice []string) {
 	type frame struct {
-		seen  map[string]bool // nil in a list
+		seen  map[string]bool // nil in a list, true for what was said
 		key   string
 		index int
 		value bool // of the key is next
@@ -53,7 +53,7 @@ func saidTwice(text []byte) (twice []string) {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
-	for len(twice) < limitTwice {
+	for found := 0; found < limitTwice; {
 		token, err := decoder.Token()
 		if err != nil { // the end
 			break
@@ -71,12 +71,14 @@ func saidTwice(text []byte) (twice []string) {
 			default:
 				top.key, _ = token.(string)
 				top.value = true
-				if top.seen[top.key] {
+				said, again := top.seen[top.key]
+				if again && !said {
+					found++
 					if text := fmt.Sprintf("duplicate field %q", path()); !slices.Contains(twice, text) {
 						twice = append(twice, text)
 					}
 				}
-				top.seen[top.key] = true
+				top.seen[top.key] = again
 				continue
 			}
 		}
