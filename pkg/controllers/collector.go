@@ -211,10 +211,6 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 				"has it", side, kind)
 		}
 	}
-	if r, gone := c.graph.leftWith(ref.UID); gone && !believed[r.side].has(r.GroupResource()) {
-		return ownerState{}, fmt.Errorf("it was seen on the %s side, which does not serve %s any more: %w", r.side, r,
-			errUnserved)
-	}
 	era := c.era()
 	if c.absent.has(ref, namespace, era) {
 		return ownerState{seen: gc.Absent}, nil
@@ -256,6 +252,12 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	}
 	if !owner.KnownKind {
 		return ownerState{seen: owner.Sight()}, fmt.Errorf("%s %s: %w", ref.APIVersion, ref.Kind, errUnserved)
+	}
+	for _, side := range pair.Sides() {
+		if known := c.guard.owned(side, groups, ref.Kind); known && len(believed[side].ofKind(groups, ref.Kind)) == 0 {
+			return ownerState{}, fmt.Errorf("objects of the kind owned others on the %s side, which does not serve it "+
+				"any more: %w", side, errUnserved)
+		}
 	}
 	if err := c.guard.since(ctx, c.now()); err != nil {
 		return ownerState{}, err

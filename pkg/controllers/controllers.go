@@ -146,6 +146,7 @@ func (m *manager) run(ctx context.Context) error {
 		}
 	}
 	m.awaitLists(ctx)
+	m.monitors.learn()
 	m.mutex.Lock()
 	m.started = true
 	m.mutex.Unlock()

@@ -41,7 +41,6 @@ type graph struct {
 	objects    map[resource]int                 // nodes
 	ending     map[string]bool                  // namespaces that are being deleted, or were
 	expected   map[types.UID]bool               // nodes that this process is deleting
-	left       map[types.UID]resource           // owners that went with their kind, and were not deleted
 	limit      int                              // of the objects of each resource
 	beyond     map[resource]bool                // resources of which objects were not kept, because of limit
 	now        func() time.Time
@@ -57,8 +56,7 @@ func newGraph(now func() time.Time, attend func(types.UID)) *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, owners: map[resource]int{},
 		objects: map[resource]int{}, ending: map[string]bool{}, expected: map[types.UID]bool{},
-		left: map[types.UID]resource{}, limit: limitObjects, beyond: map[resource]bool{}, now: now, attend: attend,
-		vanished: func(*resource, int) {},
+		limit: limitObjects, beyond: map[resource]bool{}, now: now, attend: attend, vanished: func(*resource, int) {},
 	}
 }
 
@@ -124,7 +122,6 @@ func (g *graph) put(n *node) (attention []types.UID) {
 		}
 	}
 	g.nodes[n.uid] = n
-	delete(g.left, n.uid)
 	g.countOwner(n, 1)
 	if isNamespace(*n.resource) {
 		g.ending[n.name] = n.deleting
@@ -219,8 +216,8 @@ func (g *graph) take(n *node) {
 }
 
 // leave takes out the objects of a resource that its side does not serve any more, or is watched in another version
-// from now on. They were not deleted: those that own something are remembered.
-func (g *graph) leave(r *resource) {
+// from now on. They were not deleted. It returns how many of them own something.
+func (g *graph) leave(r *resource) (owners int) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	for uid, n := range g.nodes {
@@ -229,17 +226,17 @@ func (g *graph) leave(r *resource) {
 		}
 		g.take(n)
 		if delete(g.expected, uid); len(g.dependents[uid]) > 0 {
-			g.left[uid] = *r
+			owners++
 		}
 	}
+	return owners
 }
 
-// leftWith returns the resource with which an owner has gone.
-func (g *graph) leftWith(uid types.UID) (r resource, gone bool) {
+// owning is how many objects of a resource own something.
+func (g *graph) owning(r resource) int {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	r, gone = g.left[uid]
-	return r, gone
+	return g.owners[r]
 }
 
 func (g *graph) unlink(n *node) {
@@ -248,7 +245,6 @@ func (g *graph) unlink(n *node) {
 			continue // others are left, or the object names this owner twice
 		}
 		delete(g.dependents, o.uid)
-		delete(g.left, o.uid)
 		if owner := g.nodes[o.uid]; owner != nil {
 			g.owners[*owner.resource]--
 		}

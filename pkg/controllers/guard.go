@@ -143,6 +143,7 @@ func newGuard(c *cluster, o Options) (*guard, error) {
 		g.stop(fmt.Sprintf("%s is the state directory of the pair %q", o.StateDirectory, known.Pair))
 	default:
 		g.memory = *known
+		slices.Sort(g.memory.Kinds)
 		if g.memory.Stores == nil {
 			g.memory.Stores = map[string]witness.Sight{}
 		}
@@ -194,6 +195,74 @@ func (g *guard) vanished(r *resource, left int) {
 	g.mutex.Unlock()
 	if why != "" {
 		g.stop(why)
+	}
+}
+
+// kindOf is a kind of a side as it is remembered.
+func kindOf(r resource) string { return kindKey(r.side, r.Group, r.kind) }
+
+func kindKey(side pair.Side, group, kind string) string {
+	return fmt.Sprintf("%s side, %s", side, schema.GroupKind{Group: group, Kind: kind})
+}
+
+// limitKindBytes bounds the names of kinds, which the authors of definitions choose: annotations have room for 256 KiB.
+const limitKindBytes = 64 << 10
+
+// rememberKind notes whether objects of a kind own others. What a version builds in is not to be remembered: a side
+// that does not list that is not believed.
+func (g *guard) rememberKind(r resource, owns bool) {
+	if g.layout.serves(r.side, schema.GroupKind{Group: r.Group, Kind: r.kind}) {
+		return
+	}
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	key := kindOf(r)
+	i, known := slices.BinarySearch(g.memory.Kinds, key)
+	switch {
+	case known == owns:
+		return
+	case known:
+		g.memory.Kinds = slices.Delete(g.memory.Kinds, i, i+1)
+	case len(strings.Join(g.memory.Kinds, "   "))+len(key) > limitKindBytes:
+		g.log.Warn("too many kinds that own objects; the kind is not remembered", "kind", key)
+		return
+	default:
+		g.memory.Kinds = slices.Insert(g.memory.Kinds, i, key)
+	}
+	g.save()
+}
+
+// owned reports whether objects of a kind, of any of the groups, owned others when the side last served it.
+func (g *guard) owned(side pair.Side, groups []string, kind string) bool {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return slices.ContainsFunc(groups, func(group string) bool {
+		_, known := slices.BinarySearch(g.memory.Kinds, kindKey(side, group, kind))
+		return known
+	})
+}
+
+// kinds are those that are remembered, as the lock carries them.
+func (g *guard) kinds() string {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	text, _ := json.Marshal(append([]string{}, g.memory.Kinds...)) // strings
+	return string(text)
+}
+
+// takeOverKinds remembers what the process that leads does; "" is of one that does not say so.
+func (g *guard) takeOverKinds(text string) {
+	var kinds []string
+	if text == "" || len(text) > 2*limitKindBytes || json.Unmarshal([]byte(text), &kinds) != nil {
+		return
+	}
+	slices.Sort(kinds)
+	kinds = slices.Compact(kinds)
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if !slices.Equal(kinds, g.memory.Kinds) {
+		g.memory.Kinds = kinds
+		g.save()
 	}
 }
 

@@ -24,11 +24,15 @@ const (
 // StopAnnotation of the lock is a witness.Stop as JSON, while the leader deletes nothing.
 const StopAnnotation = "kubefusion.dev/deletions-stopped"
 
+// KindsAnnotation of the lock are the kinds whose objects own others, a witness.Memory's, as JSON.
+const KindsAnnotation = "kubefusion.dev/kinds-that-own"
+
 // lock is a config map, which every version has; leases are younger than half of the versions. It is no lock of any
 // Kubernetes component.
 //
 // It carries the stop of the leader, too: a process that leads after it, on another host, has not counted the owners
-// that vanished, and must not go on where the leader stopped.
+// that vanished, and must not go on where the leader stopped. And the kinds that the leader remembers: a side may have
+// stopped to serve one.
 type lock struct {
 	client   *client
 	identity string
@@ -56,6 +60,9 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		if err := json.Unmarshal([]byte(text), record); err != nil {
 			return nil, nil, fmt.Errorf("reading the lock %s/%s: %w", LockNamespace, LockName, err)
 		}
+	}
+	if l.guard != nil && record.HolderIdentity != l.identity {
+		l.guard.takeOverKinds(annotations[KindsAnnotation])
 	}
 	return record, []byte(text), nil
 }
@@ -126,6 +133,9 @@ func (l *lock) put(ctx context.Context, verb string, at discovery.Path,
 	delete(annotations, StopAnnotation)
 	if stop := l.guard.handOver(); stop != "" {
 		annotations[StopAnnotation] = stop
+	}
+	if l.guard != nil {
+		annotations[KindsAnnotation] = l.guard.kinds()
 	}
 	object.SetAnnotations(annotations)
 	// The response has the resource version that is the precondition of the next write. A read would return that of

@@ -147,10 +147,40 @@ func (m *monitors) sync(ctx context.Context) error {
 		monitor.cancel()
 		delete(m.running, r)
 		m.cluster.metrics.unsynced.DeleteLabelValues(string(r.side), r.String())
-		m.graph.leave(&monitor.resource)
+		owners := m.graph.leave(&monitor.resource)
+		if owners > 0 && len(known.ofKind([]string{r.Group}, r.kind)) == 0 {
+			m.cluster.log.Warn("kind not served any more; what its objects own is kept", "side", r.side,
+				"resource", r.String(), "owners", owners)
+		}
+		if monitor.synced.Load() {
+			m.cluster.guard.rememberKind(r, owners > 0)
+		}
 	}
+	m.remember()
 	m.report()
 	return nil
+}
+
+// learn is remember, between two looks at what the sides serve.
+func (m *monitors) learn() {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.remember()
+}
+
+// remember notes which kinds have objects that own others. The mutex is held.
+func (m *monitors) remember() {
+	owning, unsure := map[string]bool{}, map[string]bool{}
+	for r, monitor := range m.running {
+		key := kindOf(r)
+		owning[key] = owning[key] || m.graph.owning(r) > 0
+		unsure[key] = unsure[key] || !monitor.synced.Load()
+	}
+	for r := range m.running {
+		if key := kindOf(r); owning[key] || !unsure[key] {
+			m.cluster.guard.rememberKind(r, owning[key])
+		}
+	}
 }
 
 // listen notes since when a side has not served the custom kinds of the other, before a reference is seen.

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -149,5 +150,100 @@ func TestOwnersThatVanishWithTheirKindHold(t *testing.T) {
 	w.see(t.Context(), m)
 	if process(); fmt.Sprint(w.deletions) != "[pods/demo/o1]" {
 		t.Errorf("deleted %q, want the pod alone whose owner is gone", w.deletions)
+	}
+}
+
+// unserved takes the kind of gadgets, or the kind alone, away from the modern side.
+func (w *world) unserved() {
+	w.drop(modern, "customresourcedefinitions", "", "gadgets.both.test")
+	w.refuses(func(side pair.Side, r *http.Request) int {
+		return code(side == modern && r.URL.Path == "/apis", withoutBoth)
+	})
+}
+
+// A process that begins when the kind is not served any more has not seen its objects: one of before has, on this host
+// or on the one that led.
+func TestKindsThatOwnAreRemembered(t *testing.T) {
+	for name, next := range map[string]func(w *world, c *collector, options Options) (*collector, *manager){
+		"restarted": func(w *world, _ *collector, options Options) (*collector, *manager) {
+			return w.collector(options)
+		},
+		"another host leads": func(w *world, c *collector, _ Options) (*collector, *manager) {
+			held := &lock{client: c.client(modern), identity: "first", guard: c.guard}
+			if err := held.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "first"}); err != nil {
+				t.Fatal(err)
+			}
+			c, m := w.collector(Options{StateDirectory: t.TempDir()})
+			taken := &lock{client: c.client(modern), identity: "second", guard: c.guard}
+			if _, _, err := taken.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return c, m
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, options := newWorld(t), Options{StateDirectory: t.TempDir()}
+			c, m := w.collector(options)
+			owner := w.put(modern, "gadgets", "demo", "one")
+			pod := w.put("", "pods", "demo", "one", owner)
+			w.see(t.Context(), m)
+			m.monitors.learn()
+
+			w.unserved()
+			c, m = next(w, c, options)
+			w.see(t.Context(), m)
+			m.monitors.learn()
+			if err := c.process(t.Context(), pod.UID); err != nil || len(w.deletions) > 0 {
+				t.Fatalf("process = %v, deleted %q; want the pod to stay, whose owner is there", err, w.deletions)
+			}
+			c, m = w.collector(options)
+			waits := w.put(legacy, "gadgets", "demo", "waits") // what is found, is
+			waits.BlockOwnerDeletion = new(true)
+			w.put("", "pods", "demo", "waits", waits)
+			finalized(w, legacy, "gadgets/demo/waits", metav1.FinalizerDeleteDependents)
+			w.see(t.Context(), m)
+			collectAll(t, w, c, m)
+			if fmt.Sprint(w.deletions) != "[pods/demo/waits]" {
+				t.Errorf("deleted %q, want what its owner waits for", w.deletions)
+			}
+
+			w.define(modern, "gadgets.both.test")
+			w.refuses(func(pair.Side, *http.Request) int { return 0 })
+			w.drop(modern, "gadgets", "demo", "one")
+			w.see(t.Context(), m)
+			m.monitors.learn()
+			w.unserved()
+			w.see(t.Context(), m)
+			if err := c.process(t.Context(), pod.UID); err != nil || len(w.deletions) != 2 {
+				t.Errorf("process = %v, deleted %q; want the pod to go: the side has said that its owner is gone", err,
+					w.deletions)
+			}
+		})
+	}
+}
+
+// The names of kinds are bounded, and a lock that says nothing of them, or nothing that can be read, changes nothing.
+func TestKindsThatOwnAreBounded(t *testing.T) {
+	c, _ := newWorld(t).collector(Options{})
+	for i := range 10_000 {
+		c.guard.rememberKind(resource{side: modern, GroupVersionResource: schema.GroupVersionResource{
+			Group: strings.Repeat("a", 200), Resource: "kinds"}, kind: fmt.Sprintf("Kind%d", i)}, true)
+	}
+	text := c.guard.kinds()
+	if len(text) > 100<<10 || !c.guard.owned(modern, []string{strings.Repeat("a", 200)}, "Kind1") {
+		t.Errorf("%d bytes are kept, want the first ones, and no more than an annotation takes", len(text))
+	}
+	for _, other := range []string{"", "{", `"a"`, `["` + strings.Repeat("a", 1<<20) + `"]`} {
+		if c.guard.takeOverKinds(other); c.guard.kinds() != text {
+			t.Errorf("%.20q on the lock changes what is remembered", other)
+		}
+	}
+	if c.guard.takeOverKinds("[]"); c.guard.kinds() != "[]" {
+		t.Errorf("%s is remembered, want what the leader remembers: nothing", c.guard.kinds())
+	}
+	c.guard.rememberKind(resource{side: modern, GroupVersionResource: schema.GroupVersionResource{
+		Group: "apps", Version: "v1", Resource: "replicasets"}, kind: "ReplicaSet"}, true)
+	if c.guard.kinds() != "[]" {
+		t.Errorf("%s is remembered, which the version builds in", c.guard.kinds())
 	}
 }

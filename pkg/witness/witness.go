@@ -139,7 +139,9 @@ type Memory struct {
 	Pair   string `json:"pair"`
 	// Stores are what was last seen of each, by who sees which: "modern side, store core".
 	Stores map[string]Sight `json:"stores"`
-	Stop   *Stop            `json:"stop,omitempty"` // nil while nothing is wrong
+	// Kinds are those whose objects own others, and that a side may stop to serve: "modern side, Gadget.example.com".
+	Kinds []string `json:"kinds,omitempty"`
+	Stop  *Stop    `json:"stop,omitempty"` // nil while nothing is wrong
 }
 
 // Stop is why nothing is deleted any more until the stop is acknowledged.
