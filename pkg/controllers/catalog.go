@@ -177,6 +177,20 @@ func (l layout) watched(legacy, modern *catalog) []resource {
 	return l.chosen(legacy, modern, "get", "list", "watch", "delete")
 }
 
+// everyVersion are those, and the further versions that the two sides serve: an object may be in several. What is not
+// in such a list is believed to be nowhere.
+func (l layout) everyVersion(legacy, modern *catalog, verbs ...string) []resource {
+	list := l.chosen(legacy, modern, verbs...)
+	for _, c := range []*catalog{legacy, modern} {
+		for _, r := range c.further {
+			if r.can(verbs...) && !isEvent(r.GroupResource()) {
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
 // chosen are the resources with the verbs that the two sides serve: each object through one side, under one group.
 func (l layout) chosen(legacy, modern *catalog, verbs ...string) []resource {
 	type place struct {

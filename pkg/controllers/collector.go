@@ -403,7 +403,9 @@ func (c *collector) listDependents(ctx context.Context, uid types.UID, namespace
 	var found []located
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
-	for _, r := range c.layout.watched(legacy, modern) {
+	type version struct{ group, resource, namespace, name, revision string } // of one object, in any version
+	listed := map[version]bool{}
+	for _, r := range c.layout.everyVersion(legacy, modern, "get", "list", "delete") {
 		if namespace != "" && !r.namespaced {
 			continue
 		}
@@ -415,9 +417,12 @@ func (c *collector) listDependents(ctx context.Context, uid types.UID, namespace
 			mutex.Lock()
 			defer mutex.Unlock()
 			for i := range items {
-				if slices.ContainsFunc(items[i].OwnerReferences, func(ref metav1.OwnerReference) bool {
+				o := &items[i]
+				at := version{r.Group, r.Resource, o.Namespace, o.Name, string(o.UID) + "/" + o.ResourceVersion}
+				if !listed[at] && slices.ContainsFunc(o.OwnerReferences, func(ref metav1.OwnerReference) bool {
 					return ref.UID == uid
 				}) {
+					listed[at] = true
 					found = append(found, located{r, &items[i]})
 				}
 			}

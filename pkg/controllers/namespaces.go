@@ -175,7 +175,7 @@ func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, e
 	var mutex sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
-	for _, r := range n.layout.chosen(legacy, modern, "list", "delete") { // also what cannot be watched
+	for _, r := range n.layout.everyVersion(legacy, modern, "list", "delete") { // also what cannot be watched
 		if !r.namespaced || !everything && (r.side == pair.Legacy || n.layout.home(r.GroupResource()) != "") {
 			continue
 		}

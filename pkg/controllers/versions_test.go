@@ -247,3 +247,41 @@ func TestKindsThatOwnAreBounded(t *testing.T) {
 		t.Errorf("%s is remembered, which the version builds in", c.guard.kinds())
 	}
 }
+
+// What the preferred version of a resource does not list, another one may: what depends on an owner that is orphaned
+// there is released, and a namespace waits until it is empty of it.
+func TestObjectsOfEveryVersionAreListed(t *testing.T) {
+	at := schema.GroupVersionResource{Group: "example.test", Version: "v9", Resource: "widgets"}
+	t.Run("orphaning", func(t *testing.T) {
+		w := newWorld(t)
+		c, m := w.collector(Options{})
+		set := w.put(modern, "replicasets", "demo", "set")
+		w.put(modern, "widgets", "demo", "one", set)
+		finalized(w, modern, "replicasets/demo/set", metav1.FinalizerOrphanDependents)
+		w.defineIn(c, modern, at, "Widget")
+		w.see(t.Context(), m)
+		if err := c.process(t.Context(), set.UID); err != nil || w.has(modern, "replicasets", "demo", "set") {
+			t.Errorf("process = %v, want the owner to go", err)
+		}
+		if refs := w.own[modern].objects["widgets/demo/one"].Metadata.OwnerReferences; len(refs) > 0 {
+			t.Errorf("the widget has the owners %v, want none", refs)
+		}
+	})
+	t.Run("the end of a namespace", func(t *testing.T) {
+		w := newWorld(t)
+		c, m := w.collector(Options{})
+		w.put("", "namespaces", "", "demo")
+		w.put(modern, "widgets", "demo", "one")
+		w.setNamespace("demo", true, NamespaceFinalizer)
+		w.defineIn(c, modern, at, "Widget")
+		for range 2 {
+			if err := m.namespaces.process(t.Context(), "demo"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, there := w.finalizersOf("demo"); there || w.has(modern, "widgets", "demo", "one") {
+			t.Errorf("the namespace is there: %t, and the widget in it: %t; want neither", there,
+				w.has(modern, "widgets", "demo", "one"))
+		}
+	})
+}
