@@ -533,7 +533,12 @@ func (e *record) readable(c *capture, header http.Header) ([]byte, error) {
 			return nil, errors.New("not JSON")
 		}
 	case media == "application/yaml" || media == applyPatch:
-		if body, _, err = yamlToJSON(e.ctx, body, c.memory); err != nil {
+		if err := c.memory.Grow(e.ctx, yamlBytes(body)); err != nil {
+			return nil, err
+		}
+		leave := e.work()
+		body, _, err = readYAML(body)
+		if leave(); err != nil {
 			return nil, errors.New("not YAML")
 		}
 	default:
@@ -550,6 +555,15 @@ func (e *record) readable(c *capture, header http.Header) ([]byte, error) {
 	return withoutManagedFields(body)
 }
 
+// work waits for a turn of the share, until it has one: no user hides what is recorded behind other requests.
+func (e *record) work() (leave func()) {
+	leave, err := e.own.workers.take(context.WithoutCancel(e.ctx), 0)
+	if err != nil {
+		panic("gateway: internal error: " + err.Error())
+	}
+	return leave
+}
+
 // decoded is a body in a binary form, as JSON.
 func (e *record) decoded(media string, body []byte, memory *webserver.Reservation) ([]byte, error) {
 	const copies = 72 // of the message, as values of Go and as text: an empty map is a byte of it
@@ -563,6 +577,7 @@ func (e *record) decoded(media string, body []byte, memory *webserver.Reservatio
 	if err := memory.Grow(e.ctx, needed); err != nil {
 		return nil, err
 	}
+	defer e.work()()
 	switch media {
 	case runtime.ContentTypeProtobuf:
 		object, err := e.converter.DecodeProtobuf(body)

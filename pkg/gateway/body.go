@@ -61,19 +61,19 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 	case err != nil:
 		return nil, "", badRequest("content type: %v", err)
 	case kind == "application/yaml" || kind == applyPatch:
-		if body, c.twice, err = yamlToJSON(r.Context(), body, memory); err != nil {
+		if body, c.twice, err = yamlToJSON(r.Context(), body, memory, c.own.workers); err != nil {
 			return nil, "", err
 		}
 		if kind == "application/yaml" {
 			kind = "application/json"
 		}
 	case kind == applyPatchCBOR: // JSON is YAML, and every server that knows apply patches takes that
-		if body, err = cborToJSON(r.Context(), body, memory); err != nil {
+		if body, err = cborToJSON(r.Context(), body, memory, c.own.workers); err != nil {
 			return nil, "", err
 		}
 		kind = applyPatch
 	case kind == runtime.ContentTypeProtobuf:
-		if body, err = g.protobufToJSON(r.Context(), body, memory); err != nil {
+		if body, err = g.protobufToJSON(r.Context(), body, memory, c.own.workers); err != nil {
 			return nil, "", err
 		}
 		kind = "application/json"
@@ -88,17 +88,20 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 	if err := memory.Grow(r.Context(), pathBytes(body)); err != nil {
 		return nil, "", unread(err)
 	}
-	if !json.Valid(body) {
-		var value json.RawMessage
-		return nil, "", badRequest("the body: %v", json.Unmarshal(body, &value))
-	}
-	if twice := saidTwice(body); len(twice) > 0 {
-		c.twice = append(c.twice, twice...)
-		if body, err = once(body); err != nil {
-			return nil, "", badRequest("the body: %v", err)
+	err = c.own.workers.do(r.Context(), func() (err error) {
+		if !json.Valid(body) {
+			var value json.RawMessage
+			return badRequest("the body: %v", json.Unmarshal(body, &value))
 		}
-	}
-	return body, kind, nil
+		if twice := saidTwice(body); len(twice) > 0 {
+			c.twice = append(c.twice, twice...)
+			if body, err = once(body); err != nil {
+				return badRequest("the body: %v", err)
+			}
+		}
+		return nil
+	})
+	return body, kind, err
 }
 
 // pathBytes is about what the paths of all values in a text take, as far as there is anything that asks for them: a
@@ -149,14 +152,23 @@ func pathBytes(text []byte) (sum int64) {
 }
 
 // protobufToJSON reads a message of a kind that Kubernetes 1.36 has. Clients of typed objects write them so.
-func (g *Gateway) protobufToJSON(ctx context.Context, body []byte, memory *webserver.Reservation) ([]byte, error) {
+func (g *Gateway) protobufToJSON(ctx context.Context, body []byte, memory *webserver.Reservation,
+	workers *workers) (converted []byte, err error) {
 	size, err := convert.ProtobufBytes(body)
 	if err != nil {
 		return nil, badRequest("%v", err)
 	}
-	if err := memory.Grow(ctx, size); err != nil {
+	if err := memory.Grow(ctx, 2*size); err != nil { // it is decoded twice
 		return nil, unread(err)
 	}
+	err = workers.do(ctx, func() (err error) {
+		converted, err = g.readProtobuf(body)
+		return err
+	})
+	return converted, err
+}
+
+func (g *Gateway) readProtobuf(body []byte) ([]byte, error) {
 	object, err := g.messages.DecodeProtobuf(body)
 	var none *convert.UnsupportedError
 	switch {
@@ -164,9 +176,6 @@ func (g *Gateway) protobufToJSON(ctx context.Context, body []byte, memory *webse
 		return nil, refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "%v", err)
 	case err != nil:
 		return nil, badRequest("%v", err)
-	}
-	if err := memory.Grow(ctx, size); err != nil { // it is decoded once more
-		return nil, unread(err)
 	}
 	whole, err := objects.Decode(body)
 	if err != nil {
@@ -227,8 +236,20 @@ func isEmpty(value any) bool {
 
 // yamlToJSON reads a body as API servers do, but for aliases, by which a few bytes are gigabytes of JSON. twice is what
 // it says more than once; the last value counts.
-func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation) (converted []byte, twice []string,
-	err error) {
+func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation, workers *workers) (converted []byte,
+	twice []string, err error) {
+	if err := memory.Grow(ctx, yamlBytes(body)); err != nil {
+		return nil, nil, unread(err)
+	}
+	err = workers.do(ctx, func() (err error) {
+		converted, twice, err = readYAML(body)
+		return err
+	})
+	return converted, twice, err
+}
+
+// yamlBytes is about what reading a body of YAML takes.
+func yamlBytes(body []byte) int64 {
 	const valueBytes = 512 // of its node in two parsers, and of the value
 	marks := int64(0)      // each value but the first is behind one
 	for _, c := range body {
@@ -236,9 +257,10 @@ func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation)
 			marks++
 		}
 	}
-	if err := memory.Grow(ctx, marks*valueBytes); err != nil {
-		return nil, nil, unread(err)
-	}
+	return marks * valueBytes
+}
+
+func readYAML(body []byte) (converted []byte, twice []string, err error) {
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(body, &document); err != nil {
 		return nil, nil, badRequest("%v", err)
@@ -254,16 +276,21 @@ func yamlToJSON(ctx context.Context, body []byte, memory *webserver.Reservation)
 }
 
 // cborToJSON reads a body of CBOR as API servers do.
-func cborToJSON(ctx context.Context, body []byte, memory *webserver.Reservation) ([]byte, error) {
+func cborToJSON(ctx context.Context, body []byte, memory *webserver.Reservation, workers *workers) (converted []byte,
+	err error) {
 	const copies = 72 // of the message, as values of Go and as text: an empty map is a byte of it
 	if err := memory.Grow(ctx, copies*int64(len(body))); err != nil {
 		return nil, unread(err)
 	}
-	var value any
-	if err := direct.Unmarshal(body, &value); err != nil {
-		return nil, badRequest("the body is no CBOR: %v", err)
-	}
-	return json.Marshal(value)
+	err = workers.do(ctx, func() (err error) {
+		var value any
+		if err := direct.Unmarshal(body, &value); err != nil {
+			return badRequest("the body is no CBOR: %v", err)
+		}
+		converted, err = json.Marshal(value)
+		return err
+	})
+	return converted, err
 }
 
 // aliasIn is the line of the first alias; 0 for none.

@@ -493,13 +493,8 @@ func (b *both) change(w http.ResponseWriter) error {
 		return err
 	}
 	if len(body) > 0 {
-		switch body, err = b.written(body, kind, target); {
-		case errors.Is(err, merge.ErrTestFailed):
-			return invalid("%v", err)
-		case errors.Is(err, merge.ErrForeignVersion):
-			return refusal(http.StatusConflict, metav1.StatusReasonConflict, "%v: the object has to be read again", err)
-		case err != nil:
-			return badRequest("%v", err)
+		if body, err = b.written(body, kind, target); err != nil {
+			return err
 		}
 	}
 	q := maps.Clone(b.query)
@@ -524,14 +519,30 @@ func (b *both) creates(err error, kind string) bool {
 
 // heedsBody refuses a body that the side would read in another way.
 func (b *both) heedsBody(w http.ResponseWriter, body []byte, target pair.Side) error {
-	if err := b.heedsCase(body, target); err != nil {
+	err := b.own.workers.do(b.r.Context(), func() error { return b.heedsCase(body, target) })
+	if err != nil {
 		return err
 	}
 	return b.judgeTwice(w, b.r, b.exchange, target)
 }
 
-// written is a body as the side stores it.
-func (b *both) written(body []byte, kind string, target pair.Side) ([]byte, error) {
+// written is a body as the side stores it. Errors: a Status.
+func (b *both) written(body []byte, kind string, target pair.Side) (out []byte, err error) {
+	err = b.own.workers.do(b.r.Context(), func() error {
+		switch out, err = b.writes(body, kind, target); {
+		case errors.Is(err, merge.ErrTestFailed):
+			return invalid("%v", err)
+		case errors.Is(err, merge.ErrForeignVersion) && b.info.Name != "":
+			return refusal(http.StatusConflict, metav1.StatusReasonConflict, "%v: the object has to be read again", err)
+		case err != nil:
+			return badRequest("%v", err)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (b *both) writes(body []byte, kind string, target pair.Side) ([]byte, error) {
 	if b.r.Method != http.MethodDelete {
 		return merge.WritePatch(body, kind, target)
 	}
@@ -563,8 +574,14 @@ func (b *both) create(w http.ResponseWriter) error {
 		return err
 	}
 	var meta merge.Meta
-	if err := utiljson.Unmarshal(body, &meta); err != nil { // as API servers: a "Name" is not the name
-		return badRequest("the object: %v", err)
+	err = b.own.workers.do(b.r.Context(), func() error {
+		if err := utiljson.Unmarshal(body, &meta); err != nil { // as API servers: a "Name" is not the name
+			return badRequest("the object: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	target := b.row.Creates(b.info.Namespace, b.options.Create)
 	if err := b.heedsOptions(b.query, nil, target); err != nil {
@@ -594,8 +611,8 @@ func (b *both) create(w http.ResponseWriter) error {
 			return b.partly(a)
 		}
 	}
-	if body, err = merge.Write(body, target); err != nil {
-		return badRequest("%v", err)
+	if body, err = b.written(body, "application/json", target); err != nil {
+		return err
 	}
 	a, err := b.put(target, question{method: http.MethodPost,
 		path: b.r.URL.EscapedPath(), query: b.query, accept: form, contentType: kind, body: body}, limitBytes, b.memory)

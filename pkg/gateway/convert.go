@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +30,26 @@ const AllowLossAnnotation = "kubefusion.dev/allow-loss"
 // conversion converts one request to a side that serves the resource in another version.
 type conversion struct {
 	http.RoundTripper
-	said []string // of what is lost
-	more int      // that is not said
+	workers *workers
+	leave   func()   // the turn in which it works; nil while there is none
+	said    []string // of what is lost
+	more    int      // that is not said
+}
+
+// begin waits for the turn in which it works; with a limit where nothing was sent yet.
+func (v *conversion) begin(ctx context.Context, limit time.Duration) (err error) {
+	if v.leave == nil {
+		v.leave, err = v.workers.take(ctx, limit)
+	}
+	return err
+}
+
+// end ends the turn, where there is one: nothing waits for a side, or a client, in one.
+func (v *conversion) end() {
+	if v.leave != nil {
+		v.leave()
+		v.leave = nil
+	}
 }
 
 // limitWarnings bounds the warnings of one answer: a list may have one for each object.
@@ -43,8 +63,8 @@ func (g *Gateway) conversion(c *exchange, row *routes.Row, name pair.Side,
 		return nil
 	}
 	s := g.at(name)
-	v := &conversion{}
-	next := held{s.forward, memory, c.info.Verb == "watch"}
+	v := &conversion{workers: c.own.workers}
+	next := held{s.forward, memory, v, c.info.Verb == "watch"}
 	v.RoundTripper = client.Transport(next, c.view.live[name], s.base.Path, client.Options{
 		Judge: func(object map[string]any, loss *client.LossError) error {
 			metadata, _ := object["metadata"].(map[string]any)
@@ -91,18 +111,20 @@ func (v *conversion) warn(header http.Header) {
 	v.said, v.more = nil, 0
 }
 
-// held bounds what is read of answers that are converted as a whole.
+// held bounds what is read of answers that are converted as a whole. The work goes on when an answer is there.
 type held struct {
 	next   http.RoundTripper
 	memory *webserver.Reservation
+	over   *conversion
 	watch  bool // which is bounded event by event
 }
 
 // RoundTrip implements http.RoundTripper.
 func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
+	h.over.end()
 	response, err := h.next.RoundTrip(r)
 	if err == nil && !h.watch {
-		response.Body = &heldBody{ReadCloser: response.Body, request: r, memory: h.memory}
+		response.Body = &heldBody{ReadCloser: response.Body, request: r, memory: h.memory, over: h.over}
 	}
 	return response, err
 }
@@ -111,6 +133,7 @@ type heldBody struct {
 	io.ReadCloser
 	request        *http.Request
 	memory         *webserver.Reservation
+	over           *conversion
 	values         webserver.Values
 	read, reserved int64
 }
@@ -132,6 +155,11 @@ func (b *heldBody) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		b.reserved += more
+	}
+	if errors.Is(err, io.EOF) {
+		if late := b.over.begin(b.request.Context(), 0); late != nil {
+			return n, late
+		}
 	}
 	return n, err
 }

@@ -58,7 +58,7 @@ func (b *both) deleteCollection(w http.ResponseWriter) error {
 		q.method, q.contentType = http.MethodDelete, kind
 		if len(body) > 0 {
 			if q.body, err = b.written(body, kind, name); err != nil {
-				return badRequest("%v", err)
+				return err
 			}
 		}
 		var refused *apierrors.StatusError

@@ -27,6 +27,7 @@ type share struct {
 	memory, beyond *webserver.Budget
 	bodies         *webserver.Budget // as they came and decoded, and what is recorded of requests
 	reading        webserver.Slots
+	workers        *workers
 	watching       atomic.Int64
 
 	requests int
@@ -45,7 +46,8 @@ func (s *shares) of(name string) (of *share, left func()) {
 	at := s.by[name]
 	if at == nil {
 		at = &share{memory: webserver.NewBudget(limitShare), beyond: webserver.NewBudget(limitBeyond),
-			bodies: webserver.NewBudget(limitBodies), reading: webserver.NewSlots(limitReading)}
+			bodies: webserver.NewBudget(limitBodies), reading: webserver.NewSlots(limitReading),
+			workers: newWorkers()}
 		if s.by == nil {
 			s.by = map[string]*share{}
 		}

@@ -477,6 +477,11 @@ func (s *side) send(ctx context.Context, r *http.Request, id *identity, q questi
 	transport := timely{s.forward, s.answerTimeout}
 	if q.over != nil {
 		transport = timely{q.over, s.answerTimeout}
+		if len(q.body) > 0 {
+			if err := q.over.begin(ctx, q.over.workers.wait); err != nil {
+				return nil, err
+			}
+		}
 	}
 	response, err := transport.RoundTrip(out)
 	if err != nil {
@@ -490,6 +495,9 @@ func (s *side) ask(ctx context.Context, r *http.Request, id *identity, q questio
 	memory *webserver.Reservation) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.answerTimeout)
 	defer cancel()
+	if q.over != nil {
+		defer q.over.end()
+	}
 	response, err := s.send(ctx, r, id, q)
 	if err != nil {
 		return nil, err
