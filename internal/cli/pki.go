@@ -44,8 +44,9 @@ copied to each host. Existing files are kept, keys have mode 0600, and only thei
 pki creates. Certificates that the cluster has already are not issued again; the service-account key of the legacy side
 is reused, so that its tokens stay valid on both sides.
 
-Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files, 3 a certificate that was kept does not have all
-names of the plan, or a key that was kept is empty, another certificate's, or readable by others.`,
+Exit codes: 0 done, 1 could not write, 2 bad spec, bad key files, or a DIR where other users can write, 3 a certificate
+that was kept is not the plan's: without all its names, of another user, group or CA, or expired; or a key that was kept
+is empty, another certificate's, or readable by others.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file, req.now = args[0], time.Now()
@@ -85,6 +86,11 @@ func runPKI(ctx context.Context, req pkiRequest, streams Streams) error {
 	if req.caCert == "" && !pki.MakesAuthority(p) {
 		return badInput(errors.New("--ca-cert and --ca-key are missing"), "they are the cluster's CA, "+p.PKI.CA)
 	}
+	if filetree.IsDir(req.out) { // what is there is kept: a CA or a key of another user would be
+		if err := filetree.Private(req.out); err != nil {
+			return badInput(err, "")
+		}
+	}
 	given, err := pkiGiven(req, p, streams)
 	if err != nil {
 		return err
@@ -109,24 +115,21 @@ func runPKI(ctx context.Context, req pkiRequest, streams Streams) error {
 		visible.Fprintln(streams.Out, filepath.Join(req.out, filepath.FromSlash(f.Path)))
 	}
 	visible.Fprintf(streams.Err, "%d files written below %s; existing ones were kept\n", len(files), req.out)
-	return printKept(p, req.out, streams)
+	return printKept(p, req, given.Authorities, streams)
 }
 
 // printKept reports the files that were kept and do not do.
-func printKept(p *plan.Plan, out string, streams Streams) error {
-	root, err := os.OpenRoot(out)
+func printKept(p *plan.Plan, req pkiRequest, given map[string]*pki.Authority, streams Streams) error {
+	tree := filetree.DirFS(req.out)
+	kept, err := pki.KeptCertificates(p, tree, given, req.now)
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	kept, err := pki.KeptCertificates(p, root.FS())
-	if err != nil {
-		return err
-	}
-	keys, err := pki.KeptKeys(p, root.FS())
+	keys, err := pki.KeptKeys(p, tree)
 	kept = append(kept, keys...)
 	for _, k := range kept {
-		visible.Fprintf(streams.Err, "%s: was kept, and %s\n", filepath.Join(out, filepath.FromSlash(k.File)), k.Why)
+		visible.Fprintf(streams.Err, "%s: was kept, and %s\n", filepath.Join(req.out, filepath.FromSlash(k.File)),
+			k.Why)
 	}
 	if err == nil && len(kept) > 0 {
 		return errAttention

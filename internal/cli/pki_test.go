@@ -2,8 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -276,5 +281,113 @@ func TestPKISaysWhichKeysItKeptAreNotGood(t *testing.T) {
 		if err := errors.Join(os.Remove(key), os.WriteFile(key, good, 0o600)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestPKISaysWhichCertificatesItKeptAreAnothers: one of another CA, of a group that passes every policy, of no
+// certificate, a pipe, and a CA that is not the given one.
+func TestPKISaysWhichCertificatesItKeptAreAnothers(t *testing.T) {
+	dir := t.TempDir()
+	spec, out := filepath.Join(dir, "spec.yaml"), filepath.Join(dir, "out")
+	if err := os.WriteFile(spec, []byte(pkiSpec), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	issue := func(ca, proxy string) (code int, stdout, stderr string) {
+		t.Helper()
+		args := []string{"pki", spec, "--out", out}
+		for flag, name := range map[string]string{"ca": ca, "etcd-ca": "etcd", "front-proxy-ca": proxy} {
+			args = append(args, "--"+flag+"-cert", filepath.Join(dir, name+".crt"), "--"+flag+"-key",
+				filepath.Join(dir, name+".key"))
+		}
+		return run(t, args...)
+	}
+	for _, name := range []string{"ca", "ca2", "etcd", "proxy", "proxy2"} {
+		authorityFiles(t, dir, name)
+	}
+	if code, _, stderr := issue("ca", "proxy"); code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	remove := func(base string) {
+		t.Helper()
+		if err := errors.Join(os.Remove(base+".crt"), os.Remove(base+".key")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, _, stderr := issue("ca2", "proxy")
+	if code != exitAttention || !strings.Contains(stderr, `modern/apiserver.crt: was kept, and is not signed by "ca2"`) {
+		t.Errorf("with another CA than before: exit %d, %s; want 3 and it said", code, stderr)
+	}
+	proxyClient := filepath.Join(out, "cp-1/pki/front-proxy-client")
+	remove(proxyClient)
+	code, _, stderr = issue("ca", "proxy2")
+	if code != exitAttention ||
+		!strings.Contains(stderr, "cp-1/pki/front-proxy-ca.crt: was kept, and is not the CA that was given") ||
+		!strings.Contains(stderr, `cp-1/pki/front-proxy-client.crt: was kept, and is not signed by "proxy"`) {
+		t.Errorf("with another CA than the one that is there: exit %d, %s; want 3 and it said", code, stderr)
+	}
+	remove(proxyClient)
+	if code, _, stderr := issue("ca", "proxy"); code != exitDone {
+		t.Fatalf("issued again: exit %d: %s", code, stderr)
+	}
+	file := filepath.Join(out, "cp-1/pki/modern/controller-manager.crt")
+	keyPEM, err := os.ReadFile(strings.TrimSuffix(file, ".crt") + ".key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(keyPEM)
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(-time.Minute),
+		Subject: pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}}
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.Leaf, key.Public(), signer.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr = issue("ca", "proxy")
+	for _, says := range []string{`is of "admin"`, `is in the groups ["system:masters"]`, "is valid from",
+		"is not for the use of a client"} {
+		if code != exitAttention || !strings.Contains(stderr, file+": was kept, and "+says) {
+			t.Errorf("of an administrator: exit %d, %s; want 3 and %s", code, stderr, says)
+		}
+	}
+	if err := os.Truncate(file, 1<<40); err == nil {
+		if code, _, stderr := issue("ca", "proxy"); code != exitFailed || !strings.Contains(stderr, "is larger than") {
+			t.Errorf("of a terabyte: exit %d, %s; want 1 and its limit", code, stderr)
+		}
+	}
+}
+
+// TestPKIKeepsNothingOfOthers: where others can write, they could put a CA or a key, which would be kept, and copied to
+// the hosts.
+func TestPKIKeepsNothingOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	spec, out := filepath.Join(dir, "spec.yaml"), filepath.Join(dir, "out")
+	cert, key := authorityFiles(t, dir, "ca")
+	err := errors.Join(os.WriteFile(spec, []byte(pkiSpec), 0o644), os.Mkdir(out, 0o755), os.Chmod(out, 0o777))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"pki", spec, "--ca-cert", cert, "--ca-key", key, "--etcd-ca-cert", cert, "--etcd-ca-key", key,
+		"--out", out}
+	code, _, stderr := run(t, args...)
+	entries, err := os.ReadDir(out)
+	if code != exitUsage || !strings.Contains(stderr, "other users can write there") || err != nil || len(entries) > 0 {
+		t.Errorf("exit %d, %s; want 2, and nothing written: %v %v", code, stderr, entries, err)
+	}
+	if err := os.Chmod(out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, args...); code != exitDone {
+		t.Errorf("where no one else can write: exit %d, %s", code, stderr)
 	}
 }

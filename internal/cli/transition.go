@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -202,15 +200,7 @@ func goodCertificates(p *plan.Plan, dir string) error {
 		return nil
 	}
 	tree := filetree.DirFS(dir)
-	wrong, err := pki.KeptCertificates(p, tree)
-	for _, c := range p.Certificates {
-		name := path.Join(c.Host, c.Cert)
-		if data, errOfFile := fs.ReadFile(tree, name); errOfFile == nil && !c.Existing && !c.Authority {
-			for _, why := range pki.Unlike(c, data, time.Now()) {
-				wrong = append(wrong, pki.Kept{File: name, Why: why})
-			}
-		}
-	}
+	wrong, err := pki.KeptCertificates(p, tree, nil, time.Now())
 	keys, errOfKeys := pki.KeptKeys(p, tree)
 	err = errors.Join(err, errOfKeys)
 	for _, k := range append(wrong, keys...) {

@@ -11,9 +11,9 @@ import (
 )
 
 // Add puts files that are not there yet below a directory, each whole or not at all, and on the disk. A directory that
-// it creates is its owner's alone; the directories in it have mode 0755 whatever the umask, for they may be copied to a
-// host. It follows no link that leads out of the directory. Errors: fs.ErrExist, wrapped, for a file that is there;
-// what the file system says. Files before that stay.
+// it creates is its owner's alone, and processes that add to such a one wait for each other; the directories in it have
+// mode 0755 whatever the umask, for they may be copied to a host. It follows no link that leads out of the directory.
+// Errors: fs.ErrExist, wrapped, for a file that is there; what the file system says. Files before that stay.
 func Add(ctx context.Context, directory string, files []File) error {
 	if err := MkdirAll(filepath.Dir(filepath.Clean(directory)), 0o755); err != nil {
 		return fmt.Errorf("creating %s: %w", directory, err)
@@ -30,6 +30,15 @@ func Add(ctx context.Context, directory string, files []File) error {
 		return err
 	}
 	defer root.Close()
+	if info, err := root.Stat("."); err == nil && info.Mode().Perm()&0o077 == 0 && Ours(info) {
+		// Of two processes one would leave the certificate, and the other its key. What other users can open is not
+		// locked: they could keep it so.
+		release, _, err := lock(ctx, directory)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", directory, err)
+		}
+		defer release()
+	}
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -3,11 +3,13 @@ package filetree
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -347,5 +349,33 @@ func TestAddReplacesNothingAndLeavesTheDirectoryByNoLink(t *testing.T) {
 	}
 	if info, err := os.Stat(directory); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory is %v, %v; want it for the owner alone", info.Mode(), err)
+	}
+}
+
+// TestOfTwoThatAddOneDoes: the files of a directory are those of one process, and not of two that began at once.
+func TestOfTwoThatAddOneDoes(t *testing.T) {
+	for range 20 {
+		directory := filepath.Join(t.TempDir(), "pki")
+		var group sync.WaitGroup
+		for i := range 2 {
+			var files []File
+			for n := range 20 {
+				files = append(files, File{Path: fmt.Sprintf("cp/%d", n), Mode: 0o600, Data: fmt.Append(nil, i)})
+			}
+			group.Go(func() {
+				if err := Add(t.Context(), directory, files); err != nil && !errors.Is(err, fs.ErrExist) {
+					t.Errorf("Add = %v, want nil or fs.ErrExist", err)
+				}
+			})
+		}
+		group.Wait()
+		of := map[string]bool{}
+		for _, file := range contents(t, directory) {
+			_, data, _ := strings.Cut(file, " ")
+			of[data] = true
+		}
+		if len(of) != 1 {
+			t.Fatalf("the files are those of %d processes, want of one", len(of))
+		}
 	}
 }

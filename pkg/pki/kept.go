@@ -1,9 +1,11 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -19,30 +21,115 @@ type Kept struct {
 	Why  string // completes "FILE: was kept, and ..."
 }
 
-// KeptCertificates reports certificates that are there and are not good for all names of the plan: a service that came
-// into the plan later, or an address that changed. Replacing one could break its other users. Shape: tree has a
-// directory for each host, as Issue names the files. Errors: a certificate of the plan that cannot be read.
-func KeptCertificates(p *plan.Plan, tree fs.FS) ([]Kept, error) {
+// again is what is done about a certificate that does not do: replacing it could break its other users.
+const again = "; remove it and its key, and run this again"
+
+// KeptCertificates reports certificates that are there and are not those of the plan: without a name that came into the
+// plan later, of another user or group (Unlike), expired, or signed by another authority than the one that is there, or
+// else given, by the path of its certificate. Shape: tree has a directory for each host, as Issue names the files.
+// Errors: a certificate of the plan that cannot be read.
+func KeptCertificates(p *plan.Plan, tree fs.FS, given map[string]*Authority, now time.Time) ([]Kept, error) {
 	var kept []Kept
 	for _, c := range p.Certificates {
-		if c.Existing || c.Authority {
+		if c.Existing {
 			continue
 		}
 		name := path.Join(c.Host, c.Cert)
-		data, err := fs.ReadFile(tree, name)
+		data, err := readFile(tree, name)
+		switch {
+		case c.Authority && errors.Is(err, fs.ErrNotExist):
+			continue // the host has it
+		case err != nil:
+			return kept, err
+		case c.Authority:
+			if a := given[c.Cert]; a != nil && !holds(data, a) {
+				kept = append(kept, Kept{name, "is not the CA that was given, and components would trust both; " +
+					"remove it, or give its own key"})
+			}
+			continue
+		}
+		lacking, err := Lacking(c, data)
+		if err != nil {
+			kept = append(kept, Kept{name, fmt.Sprintf("is not valid: %v", err)})
+			continue
+		}
+		why := Unlike(c, data, now)
+		if len(lacking) > 0 {
+			why = append(why, fmt.Sprintf("does not have %s of the plan", strings.Join(lacking, ", ")))
+		}
+		by, err := signers(tree, path.Join(c.Host, c.CA), given[c.CA])
 		if err != nil {
 			return kept, err
 		}
-		lacking, err := Lacking(c, data)
-		switch {
-		case err != nil:
-			kept = append(kept, Kept{name, fmt.Sprintf("is not valid: %v", err)})
-		case len(lacking) > 0:
-			kept = append(kept, Kept{name, fmt.Sprintf("does not have %s of the plan; remove it and its key, and run "+
-				"this again", strings.Join(lacking, ", "))})
+		if len(by) > 0 && !signedBy(data, by) {
+			why = append(why, fmt.Sprintf("is not signed by %q", by[0].Subject.CommonName))
+		}
+		for _, text := range why {
+			kept = append(kept, Kept{name, text + again})
 		}
 	}
 	return kept, nil
+}
+
+// holds reports whether a file has the certificate of an authority among its own.
+func holds(data []byte, a *Authority) bool {
+	certificates, err := ParseCertificates(data)
+	return err == nil && slices.ContainsFunc(certificates, a.Certificate.Equal)
+}
+
+// signers are the authorities of a file, or the given one where there is no file, none where it is not known.
+func signers(tree fs.FS, name string, given *Authority) ([]*x509.Certificate, error) {
+	data, err := readFile(tree, name)
+	switch {
+	case err == nil:
+		certificates, err := ParseCertificates(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return certificates, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case given != nil:
+		return []*x509.Certificate{given.Certificate}, nil
+	}
+	return nil, nil
+}
+
+// signedBy reports whether an authority signed the first certificate of a file, or one that the file has between them.
+// It compares names and signatures alone: the rest is Unlike's.
+func signedBy(data []byte, by []*x509.Certificate) bool {
+	certificates, err := ParseCertificates(data)
+	if err != nil {
+		return false
+	}
+	at := certificates[0]
+	signs := func(a *x509.Certificate) bool {
+		return bytes.Equal(at.RawIssuer, a.RawSubject) && at.CheckSignatureFrom(a) == nil
+	}
+	for range certificates {
+		next := slices.IndexFunc(certificates[1:], signs)
+		if slices.ContainsFunc(by, signs) || next < 0 {
+			return slices.ContainsFunc(by, signs)
+		}
+		at = certificates[1+next]
+	}
+	return false
+}
+
+// limitBytes is the size of the largest file that is read: those of every public CA together are a fraction of it.
+const limitBytes = 16 << 20
+
+func readFile(tree fs.FS, name string) ([]byte, error) {
+	f, err := tree.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limitBytes+1))
+	if err == nil && len(data) > limitBytes {
+		err = fmt.Errorf("%s: is larger than %d bytes", name, limitBytes)
+	}
+	return data, err
 }
 
 // Unlike says how the first certificate of a file is not what a plan wants, but for its names, which are Lacking's: it
@@ -84,7 +171,7 @@ func KeptKeys(p *plan.Plan, tree fs.FS) ([]Kept, error) {
 			continue
 		}
 		why, err := keptKey(tree, path.Join(c.Host, c.Key), func(key []byte) error {
-			certificate, err := fs.ReadFile(tree, path.Join(c.Host, c.Cert))
+			certificate, err := readFile(tree, path.Join(c.Host, c.Cert))
 			if err != nil {
 				return err
 			}
@@ -123,7 +210,7 @@ func keptKey(tree fs.FS, name string, fits func(key []byte) error) (kept []Kept,
 		kept = append(kept, Kept{name, fmt.Sprintf("has mode %04o, so that others may read it; replace it and what "+
 			"was signed by it, or chmod 600 if no one read it", info.Mode().Perm())})
 	}
-	data, err := fs.ReadFile(tree, name)
+	data, err := readFile(tree, name)
 	if err != nil {
 		return kept, err
 	}

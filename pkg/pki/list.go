@@ -32,7 +32,7 @@ func List(tree fs.FS, root string, now time.Time) ([]Certificate, error) {
 		if entry.IsDir() || (ext != ".crt" && ext != ".pem") {
 			return nil
 		}
-		data, err := fs.ReadFile(tree, name)
+		data, err := readFile(tree, name)
 		if err != nil {
 			return err
 		}

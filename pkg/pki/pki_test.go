@@ -12,7 +12,9 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"io/fs"
 	"math/big"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -494,5 +496,75 @@ func TestCertificatesThatAreAnothers(t *testing.T) {
 	}
 	if why := Unlike(good, []byte("none"), time.Now()); len(why) != 1 {
 		t.Errorf("no certificate: %q", why)
+	}
+}
+
+// TestFilesAreOfABoundedSize: what is called a certificate may be a file of terabytes.
+func TestFilesAreOfABoundedSize(t *testing.T) {
+	tree := endless{fstest.MapFS{"etc/a.crt": {}}}
+	if _, err := List(tree, "etc", now); err == nil || !strings.Contains(err.Error(), "is larger than") {
+		t.Errorf("List = %v, want its limit", err)
+	}
+}
+
+// endless has files that say of themselves that they are four terabytes, and go on.
+type endless struct{ fs.FS }
+
+func (e endless) Open(name string) (fs.File, error) {
+	f, err := e.FS.Open(name)
+	if path.Ext(name) != ".crt" || err != nil {
+		return f, err
+	}
+	return endlessFile{f}, nil
+}
+
+type endlessFile struct{ fs.File }
+
+func (endlessFile) Read(p []byte) (int, error) { return len(p), nil }
+
+func (e endlessFile) Stat() (fs.FileInfo, error) {
+	info, err := e.File.Stat()
+	return endlessInfo{info}, err
+}
+
+type endlessInfo struct{ fs.FileInfo }
+
+func (endlessInfo) Size() int64 { return 4 << 40 }
+
+// TestSignersOfCertificates: a certificate is signed by an authority, or by one between them that the file has.
+func TestSignersOfCertificates(t *testing.T) {
+	root, rootPair := authority(t, "ca", year)
+	between, _ := authority(t, "between", year)
+	der, err := x509.CreateCertificate(rand.Reader, between.Certificate, root.Certificate,
+		between.Certificate.PublicKey, root.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	middle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	between.Certificate, err = x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := between.Issue(plan.Certificate{CommonName: "a", Usages: []string{plan.UsageClient}}, year)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := authority(t, "ca", year) // of the same name
+	for name, test := range map[string]struct {
+		data []byte
+		by   *Authority
+		want bool
+	}{
+		"the CA itself":          {rootPair.Certificate, root, true},
+		"by the one between":     {leaf.Certificate, between, true},
+		"with the one between":   {slices.Concat(leaf.Certificate, middle), root, true},
+		"without it":             {leaf.Certificate, root, false},
+		"one of the same name":   {slices.Concat(leaf.Certificate, middle), again, false},
+		"itself, and no CA":      {slices.Concat(leaf.Certificate, leaf.Certificate), root, false},
+		"what is no certificate": {nil, root, false},
+	} {
+		if got := signedBy(test.data, []*x509.Certificate{test.by.Certificate}); got != test.want {
+			t.Errorf("%s: signedBy = %v, want %v", name, got, test.want)
+		}
 	}
 }
