@@ -240,6 +240,24 @@ func TestLooksDoNotFillTheRecord(t *testing.T) {
 	}
 }
 
+// TestAStepOfAClockThatWasAhead: what a clock that is put back had written keeps no step from coming to its limit.
+func TestAStepOfAClockThatWasAhead(t *testing.T) {
+	e := newEnding(t)
+	first := e.record.Open.Transition.Steps[0].Do.Workload
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "hosted", Name: "stays", Labels: map[string]string{
+		nameLabel: first.Name, partOfLabel: "hosted"}}}
+	if err := e.Client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	e.goOn(t)
+	e.record.Open.StepSince = metav1.NewTime(e.now.AddDate(1, 0, 0))
+	e.goOn(t)
+	e.now = e.now.Add(2 * e.StepLimit)
+	if e.goOn(t); !e.record.Open.Back {
+		t.Error("it waits for ever")
+	}
+}
+
 // TestHostedStepsSayWhichStoresRun: each that removes something says so while its stores run; none when they do not.
 func TestHostedStepsSayWhichStoresRun(t *testing.T) {
 	v := judge(example(t))

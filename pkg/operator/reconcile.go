@@ -515,6 +515,12 @@ func (p *plane) carry(ctx context.Context, run transition.Runner) (time.Duration
 func (p *plane) heed(ctx context.Context, err error) (time.Duration, error) {
 	o := p.record.Open
 	p.condition(api.ConditionProgressing, metav1.ConditionTrue, "Waiting", err.Error())
+	if o.StepSince.After(p.Now()) { // the clock was ahead: the step would wait until it is there again
+		o.StepSince = p.now()
+		if err := p.record.write(ctx, p.Client, p.object.Name); err != nil {
+			return 0, err
+		}
+	}
 	late := p.Now().Sub(o.StepSince.Time) > p.StepLimit
 	hand, byHand := errors.AsType[*remote.ByHandError](err)
 	switch {

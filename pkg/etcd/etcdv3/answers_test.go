@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,6 +141,43 @@ func TestWatchesOfHostileStores(t *testing.T) {
 			})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Watch = %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestAStoreThatLosesItsID: what speaks etcd's protocol and has no id of a cluster is another store than an etcd, which
+// has one, whichever of the two answered first: what it does not have was not deleted.
+func TestAStoreThatLosesItsID(t *testing.T) {
+	for name, ids := range map[string][2]uint64{"it had one": {1, 0}, "it had none": {0, 1}} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var id atomic.Uint64
+			id.Store(ids[0])
+			server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+				return stream.SendMsg(&pb.RangeResponse{Header: &pb.ResponseHeader{ClusterId: id.Load(), Revision: 7}})
+			}))
+			go server.Serve(listener)
+			defer server.Stop()
+			client, err := Open(Config{Endpoints: []string{"http://" + listener.Addr().String()}, Attempts: 1,
+				Timeout: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			page := func() error {
+				_, err := client.Page(t.Context(), etcd.Request{From: "/registry/", To: "/registry0", LimitKeys: 1})
+				return err
+			}
+			if err := errors.Join(page(), page()); err != nil {
+				t.Fatal(err)
+			}
+			id.Store(ids[1])
+			if err := page(); err == nil || !strings.Contains(err.Error(), "the store was replaced") {
+				t.Errorf("Page = %v, want that it is another store", err)
 			}
 		})
 	}

@@ -191,6 +191,10 @@ type OtherClusterError struct {
 }
 
 func (e *OtherClusterError) Error() string {
+	if e.ClusterID == 0 {
+		return fmt.Sprintf("%s answers without the id of an etcd cluster, and %s is a member of %x: the store was "+
+			"replaced, or they are two", e.Endpoint, e.Known, e.KnownClusterID)
+	}
 	if e.Endpoint == e.Known {
 		return fmt.Sprintf("%s was a member of the etcd cluster %x and is now one of %x: the store was replaced",
 			e.Endpoint, e.KnownClusterID, e.ClusterID)
@@ -204,15 +208,16 @@ func (e *OtherClusterError) Hint() string {
 	return "the endpoints of a store must be members of one etcd: etcdctl member list names them"
 }
 
-// sameCluster refuses an answer of another etcd than the one that answered first.
+// sameCluster refuses an answer of another etcd than the one that answered first. What speaks etcd's protocol and is
+// none may have no id: it is another store than one that has. nil is of a call that has no answer.
 func (c *Client) sameCluster(endpoint string, header *pb.ResponseHeader) error {
 	id := header.GetClusterId()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case id == 0 || id == c.cluster:
+	case header == nil || id == c.cluster && c.known != "":
 		return nil
-	case c.cluster == 0:
+	case c.known == "":
 		c.cluster, c.known = id, endpoint
 		return nil
 	}
