@@ -184,7 +184,12 @@ func newFixture(t testing.TB, more ...func(*Options)) *fixture {
 
 func newFixtureOf(t testing.TB, p *plan.Runtime, more ...func(*Options)) *fixture {
 	t.Helper()
-	x := &fixture{t: t, legacy: newFakeSide(t, "1.15.12"), modern: newFakeSide(t, "1.36.3")}
+	return newFixtureOver(t, p, newFakeSide(t, "1.15.12"), newFakeSide(t, "1.36.3"), more...)
+}
+
+func newFixtureOver(t testing.TB, p *plan.Runtime, legacy, modern *fakeSide, more ...func(*Options)) *fixture {
+	t.Helper()
+	x := &fixture{t: t, legacy: legacy, modern: modern}
 	cert, key := proxyCertificate(t)
 	o := Options{Legacy: x.legacy.config(), Modern: x.modern.config(), ProxyCert: cert, ProxyKey: key, Requests: 3}
 	for _, change := range more {

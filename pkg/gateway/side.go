@@ -40,6 +40,9 @@ const (
 	limitListBytes = 256 << 20
 	// idleConnections is how many connections to a server are kept for the next reads.
 	idleConnections = 256
+	// limitAheadBytes bounds what a side sends of a watch before its client takes it: users have thousands of watches,
+	// and by default each would hold 4 MiB.
+	limitAheadBytes = 64 << 10
 	// limitOptionsBytes bounds the options of a deletion.
 	limitOptionsBytes = 1 << 20
 	// limitHeaderBytes bounds the headers of an answer: those of API servers have a few kilobytes, cookies of services
@@ -132,7 +135,8 @@ func limitedOf(t *http.Transport) *http.Transport {
 	c.MaxIdleConnsPerHost, c.MaxResponseHeaderBytes = idleConnections, limitHeaderBytes
 	if len(c.TLSNextProto) > 0 { // net/http's own HTTP/2 takes the limit; these are those of the API machinery
 		c.TLSNextProto, c.ForceAttemptHTTP2 = nil, true
-		c.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
+		c.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
+			MaxReceiveBufferPerStream: limitAheadBytes}
 	}
 	return c
 }
