@@ -11,7 +11,7 @@ import (
 type Contents struct {
 	Certificates []*x509.Certificate
 	PrivateKey   bool     // there is one
-	PublicKeys   [][]byte // of the keys and of the certificates, as PKIX DER
+	PublicKeys   [][]byte // of the keys and of the certificates, as PKIX DER; none of an algorithm unknown to Go
 }
 
 // ParseContents reads every certificate and every key of a PEM file; blocks of other types are left out. Errors: a

@@ -3,6 +3,7 @@ package merge
 import (
 	"bytes"
 	"encoding/json"
+	"unicode/utf8"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/storage"
@@ -32,8 +33,7 @@ func find(object []byte) places {
 
 // reads takes a text, and goes on whatever it finds.
 func (p *places) reads(into *string, value []byte) bool {
-	p.usual = p.usual && *into == "" && value[0] == '"' && bytes.IndexByte(value, '\\') < 0
-	if p.usual {
+	if p.usual = p.plain(value) && p.usual && *into == "" && value[0] == '"'; p.usual {
 		*into = string(value[1 : len(value)-1])
 	}
 	return true
@@ -45,9 +45,10 @@ func (p *places) begins(before span, s *scanner, first byte) bool {
 	return p.usual
 }
 
-// plain has what is written with escapes decoded: a key may be another way to write one that matters.
+// plain has what is written with escapes decoded, as a key may be another way to write one that matters, and what is no
+// UTF-8, for which a decoder puts something else.
 func (p *places) plain(text []byte) bool {
-	p.usual = p.usual && bytes.IndexByte(text, '\\') < 0
+	p.usual = p.usual && bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text)
 	return true
 }
 

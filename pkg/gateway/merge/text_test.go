@@ -21,7 +21,7 @@ func FuzzRead(f *testing.F) {
 		`{"metadata":{"resourceVersion":"\u0037"}}`, `{"metadata":{"resourceVersion":7}}`, `{"metadata":{"resourceVersion":""}}`,
 		`{"\u006detadata":{"resourceVersion":"7"}}`, `{"Metadata":{"resourceVersion":"7"}}`, "{\"metadata\":\n{\n\"name\":\"a\"\n}\n}",
 		`{"kind":"Status","metadata":{}}`, `{"kind":"Table","metadata":{},"rows":[{"object":{"metadata":{}}}]}`,
-		`{"kind":7,"metadata":{}}`, `[]`, `{}`, `{}{}`, ``, `{"metadata":{}`,
+		"{\"metadata\":{\"resourceVersion\":\"\x81\"}}", `{"kind":7,"metadata":{}}`, `[]`, `{}`, `{}{}`, ``, `{"metadata":{}`,
 	} {
 		f.Add([]byte(seed))
 	}
