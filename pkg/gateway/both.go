@@ -429,7 +429,7 @@ func (b *both) show(w http.ResponseWriter, a *answer) error {
 	if a.isJSON() && len(body) > 0 {
 		shown, _, err := merge.Read(body, a.side, merge.Version{})
 		if err != nil {
-			return unreachable(a.side, err)
+			return unfinished(a.side, b.r.Method, err)
 		}
 		body = shown
 	}

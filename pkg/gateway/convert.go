@@ -156,6 +156,9 @@ func (b *heldBody) Read(p []byte) (int, error) {
 		}
 		b.reserved += more
 	}
+	if err != nil && !errors.Is(err, io.EOF) && b.request.Method != http.MethodGet {
+		err = begunError{err}
+	}
 	if errors.Is(err, io.EOF) {
 		if late := b.over.begin(b.request.Context(), 0); late != nil {
 			return n, late
@@ -186,6 +189,9 @@ func unsent(side pair.Side, method string, err error) error {
 		return invalid("%v", err)
 	case errors.As(err, &content): // as API servers say of an object that a webhook does not convert
 		return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, "%v", err)
+	}
+	if errors.As(err, &begunError{}) {
+		return unfinished(side, method, err)
 	}
 	return unreachable(side, err)
 }

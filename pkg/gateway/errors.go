@@ -52,6 +52,17 @@ func unreachable(side pair.Side, err error) error {
 	return unavailable("%s does not answer: %v", serverOf(side), err)
 }
 
+// unfinished is said where a server got a request and no whole answer came. A write that may have been done has no time
+// to come again, at which clients would send it by themselves: there would be two objects of a name that the server
+// makes.
+func unfinished(side pair.Side, method string, err error) error {
+	if method == http.MethodGet || method == http.MethodHead {
+		return unreachable(side, err)
+	}
+	return refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "%s does not answer: %v; "+
+		"whether it did what was asked is not known", serverOf(side), err)
+}
+
 // unread is why the body of a request was not read.
 func unread(err error) error {
 	var tooLarge *http.MaxBytesError

@@ -54,3 +54,51 @@ func TestWatchesThatWaitForTheirClientHoldLittle(t *testing.T) {
 		<-ended
 	}
 }
+
+// A write that a side got, and did not answer, may have been done: clients that are told to come again send it once
+// more, and have two objects of a name that the side makes.
+func TestWritesThatMayHaveBeenDoneAreNotSentAgain(t *testing.T) {
+	const pods, beta = "/api/v1/namespaces/a/pods", "/apis/apps/v1beta2/namespaces/a/deployments"
+	body := `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"generateName":"web-"},"spec":{"template":{}}}`
+	bodies := map[string]string{pods: "{}", collection: body, beta: strings.Replace(body, "v1", "v1beta2", 1)}
+	ends := map[string]func(http.ResponseWriter, *http.Request){
+		"breaks off":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"says nothing": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"breaks off in the answer": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"kind":`)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
+	}
+	for name, end := range ends {
+		for protocol, x := range map[string]*fixture{"HTTP/1.1": newFixture(t), "HTTP/2": overHTTP2(t)} {
+			for path, body := range bodies {
+				if path == pods && name == "breaks off in the answer" {
+					continue // which breaks off for the client, too
+				}
+				for _, side := range []*fakeSide{x.legacy, x.modern} {
+					side.page("POST "+strings.Replace(path, "v1beta2", "v1", 1), end)
+				}
+				for _, side := range x.gateway.sides {
+					side.answerTimeout = 100 * time.Millisecond
+				}
+				code, header, text := x.ask("POST", path, body)
+				if code != http.StatusServiceUnavailable || header.Get("Retry-After") != "" ||
+					!strings.Contains(text, "is not known") {
+					t.Errorf("%s, POST %s, a side %s: %d, Retry-After %q, %s", protocol, path, name, code,
+						header.Get("Retry-After"), text)
+				}
+			}
+		}
+	}
+	x := newFixture(t)
+	x.modern.server.Close()
+	for _, path := range []string{pods, collection} { // nothing was sent
+		if code, header, text := x.ask("POST", "/sides/modern"+path, body); code != http.StatusServiceUnavailable ||
+			header.Get("Retry-After") == "" {
+			t.Errorf("POST %s, a side is down: %d, Retry-After %q, %s", path, code, header.Get("Retry-After"), text)
+		}
+	}
+}

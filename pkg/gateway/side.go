@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/url"
 	"strings"
@@ -152,8 +153,23 @@ func (t reading) RoundTrip(r *http.Request) (*http.Response, error) {
 	if reads && !discovery.Flag(r.URL.Query(), "watch") {
 		return t.reads.RoundTrip(r)
 	}
-	return t.others.RoundTrip(r)
+	if reads {
+		return t.others.RoundTrip(r)
+	}
+	var begun atomic.Bool
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		WroteHeaders: func() { begun.Store(true) }}))
+	response, err := t.others.RoundTrip(r)
+	if err != nil && begun.Load() {
+		err = begunError{err}
+	}
+	return response, err
 }
+
+// begunError is of a write that a server may have got: it may have been done.
+type begunError struct{ error }
+
+func (e begunError) Unwrap() error { return e.error }
 
 // upgrading opens a connection for each request. API servers before 1.10.11, 1.11.5 and 1.12.3 pass what comes on a
 // connection whose upgrade was refused on to the kubelet, with their own certificate (CVE-2018-1002105): the next
@@ -216,7 +232,10 @@ func (t timely) RoundTrip(r *http.Request) (*http.Response, error) {
 	timer := time.AfterFunc(t.limit, func() { cancel(errNoAnswer) })
 	response, err := t.RoundTripper.RoundTrip(r.WithContext(ctx))
 	if !timer.Stop() && err != nil {
-		err = fmt.Errorf("%w within %v", errNoAnswer, t.limit)
+		begun := errors.As(err, &begunError{})
+		if err = fmt.Errorf("%w within %v", errNoAnswer, t.limit); begun {
+			err = begunError{err}
+		}
 	}
 	if err != nil {
 		cancel(nil)
@@ -256,9 +275,9 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how pas
 	var transport http.RoundTripper = timely{s.forward, s.answerTimeout}
 	switch {
 	case upgrades:
-		transport = s.upgrade
+		transport = reading{s.upgrade, s.upgrade}
 	case how.proxied:
-		transport = s.streams
+		transport = reading{s.streams, s.streams}
 	}
 	if how.over != nil {
 		transport = timely{how.over, s.answerTimeout}
@@ -508,13 +527,11 @@ func (s *side) ask(ctx context.Context, r *http.Request, id *identity, q questio
 	}
 	defer response.Body.Close()
 	body, err := readAll(ctx, response.Body, limit, memory)
-	if err != nil {
-		return nil, unreachable(s.name, err)
+	if err == nil && s.beyond != nil {
+		err = s.beyond.confine(response)
 	}
-	if s.beyond != nil {
-		if err := s.beyond.confine(response); err != nil {
-			return nil, unreachable(s.name, err)
-		}
+	if err != nil {
+		return nil, unfinished(s.name, q.method, err)
 	}
 	a := &answer{s.name, response.StatusCode, response.Header, body}
 	if q.over != nil {
