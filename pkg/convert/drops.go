@@ -11,6 +11,7 @@ import (
 // valueDrop is a field that servers drop or reset for what it holds.
 type valueDrop struct {
 	typeName, field string
+	minors          kubever.Ranges // whose servers may drop it; nil for all
 	source          string
 	// why says what a minor does with the field of an object that has it, at a place; "" when it keeps it.
 	why func(of map[string]any, at trail, minor kubever.Minor) string
@@ -19,7 +20,20 @@ type valueDrop struct {
 // valueDrops are what the functions that drop disabled fields look into values for.
 var valueDrops = []valueDrop{
 	{
+		typeName: "meta.v1.ObjectMeta", field: "clusterName", minors: kubever.Ranges{{From: 6, To: 24}},
+		source: "apiserver pkg/registry/rest/create.go@1.6.13,1.12.10,1.14.10,1.24.17; run: 1.6.13, 1.10.13, " +
+			"1.12.10, 1.15.12 and 1.18.19 drop it",
+		why: ofObjects("no server saves it"),
+	},
+	{
+		typeName: "meta.v1.ObjectMeta", field: "initializers", minors: kubever.Ranges{{From: 8, To: 15}},
+		source: "apiserver pkg/registry/rest/create.go@1.10.13,1.13.12,1.14.10,1.15.12, absent@1.7.0; until 1.13 by " +
+			"the feature gate Initializers, see gates.tsv; run: 1.10.13, 1.12.10 and 1.15.12 drop it",
+		why: ofObjects("it is alpha, and off by default"),
+	},
+	{
 		typeName: "v1.PersistentVolumeClaimSpec", field: "dataSource",
+		minors: kubever.Ranges{{From: 16, To: kubever.Newest}},
 		source: "pkg/api/persistentvolumeclaim/util.go@1.16.15,1.18.20,1.22.17,1.36.3; until 1.15 see field-gates.tsv",
 		why: func(of map[string]any, _ trail, minor kubever.Minor) string {
 			if !has(of["dataSource"], "kind") { // no server takes it
@@ -86,6 +100,16 @@ var valueDrops = []valueDrop{
 			return ""
 		},
 	},
+}
+
+// ofObjects is why a field of the metadata of objects is dropped; that of templates is kept.
+func ofObjects(why string) func(map[string]any, trail, kubever.Minor) string {
+	return func(_ map[string]any, at trail, minor kubever.Minor) string {
+		if len(at) != 2 || at[0].field != "metadata" {
+			return ""
+		}
+		return minor.String() + " drops it: " + why
+	}
 }
 
 // keeps reports whether servers of a minor keep a field of a claim for what it holds.

@@ -125,15 +125,19 @@ func TestFieldsDroppedForTheirValuesAreNamed(t *testing.T) {
 		}
 	}
 	const proc = "spec.containers[1].securityContext.procMount"
+	metadata := map[string]any{"clusterName": "a", "initializers": map[string]any{
+		"pending": []any{map[string]any{"name": "a.b.c"}}}}
+	named := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ReplicationController",
+		"metadata": metadata, "spec": map[string]any{"template": map[string]any{"metadata": metadata}}}}
 	for _, test := range []struct {
 		object  *unstructured.Unstructured
 		lost    string
 		in, not []kubever.Minor
 	}{
 		{claim(map[string]any{"dataSource": volume}), "spec.dataSource",
-			[]kubever.Minor{11, 12, 15}, []kubever.Minor{16, 22, 36}},
+			[]kubever.Minor{11, 14, 15}, []kubever.Minor{12, 13, 16, 22, 36}}, // 1.12 and 1.13 refuse it
 		{claim(map[string]any{"dataSource": snapshot}), "spec.dataSource",
-			[]kubever.Minor{15, 16}, []kubever.Minor{17, 24, 36}},
+			[]kubever.Minor{15, 16}, []kubever.Minor{13, 17, 24, 36}},
 		{claim(map[string]any{"dataSource": populator}), "spec.dataSource",
 			[]kubever.Minor{15, 17, 21, 23, 24, 36}, nil},
 		{claim(map[string]any{"dataSource": populator, "dataSourceRef": populator}), "spec.dataSource",
@@ -149,18 +153,22 @@ func TestFieldsDroppedForTheirValuesAreNamed(t *testing.T) {
 		{restarts, "spec.initContainers[0].restartPolicy", []kubever.Minor{27, 28, 34}, []kubever.Minor{29, 33, 35}},
 		{restarts, "spec.initContainers[1].restartPolicy", []kubever.Minor{27, 28}, []kubever.Minor{29, 33, 34, 35}},
 		{pod, proc, []kubever.Minor{11, 12, 30, 32}, []kubever.Minor{33, 36}},
+		{named, "metadata.clusterName", []kubever.Minor{6, 12, 18, 24, 25}, nil},
+		{named, "metadata.initializers", []kubever.Minor{6, 8, 10, 15, 16}, []kubever.Minor{7}},
+		{named, "spec.template.metadata.clusterName", []kubever.Minor{25}, []kubever.Minor{6, 12, 24}},
+		{named, "spec.template.metadata.initializers", []kubever.Minor{6, 16}, []kubever.Minor{7, 10, 15}},
 	} {
-		named := func(minor kubever.Minor) bool {
+		lost := func(minor kubever.Minor) bool {
 			return slices.ContainsFunc(c.LossesIn(test.object, minor), func(l Loss) bool { return l.Path == test.lost })
 		}
 		for _, minor := range test.in {
-			if !named(minor) {
+			if !lost(minor) {
 				t.Errorf("%v in %s: losses %v, want %s", test.object.Object["spec"], minor,
 					c.LossesIn(test.object, minor), test.lost)
 			}
 		}
 		for _, minor := range test.not {
-			if named(minor) {
+			if lost(minor) {
 				t.Errorf("%v in %s: %s is lost, and the server keeps it", test.object.Object["spec"], minor, test.lost)
 			}
 		}

@@ -242,7 +242,7 @@ func (s *shapes) table(typeName string, minor kubever.Minor) *shape {
 // has no name.
 func (s *shape) heed(name string, gate kubever.FieldGate, minor kubever.Minor) {
 	for _, drop := range valueDrops {
-		if drop.typeName == s.typeName && drop.field == name {
+		if drop.typeName == s.typeName && drop.field == name && (drop.minors == nil || drop.minors.Has(minor)) {
 			if s.drops == nil {
 				s.drops = map[string]func(map[string]any, trail) string{}
 			}

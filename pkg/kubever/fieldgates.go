@@ -24,8 +24,11 @@ func decodeFieldGates() map[typedField][]FieldGate {
 			r.fail("%q: want dropped or refused", what)
 		}
 		gate := FieldGate{Name: r.text(2), minors: r.ranges(3), Refused: what == "refused", Source: r.text(5)}
-		if slices.ContainsFunc(gates[at], func(other FieldGate) bool { return other.Name == gate.Name }) {
-			r.fail("%s.%s has the gate already", at.typeName, at.field)
+		if slices.ContainsFunc(gates[at], func(other FieldGate) bool {
+			return other.Name == gate.Name &&
+				(other.minors == nil || gate.minors == nil || overlap(other.minors, gate.minors))
+		}) {
+			r.fail("%s.%s has the gate already in some of these minors", at.typeName, at.field)
 		}
 		gates[at] = append(gates[at], gate)
 	}

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,10 +67,10 @@ func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 			t.Logf("%s: %d converted, %d created, %d refused by convert, %d with losses", minor, a.converted, a.created,
 				a.refused,
 				a.lossy)
-			if a.created < 1000 {
-				t.Errorf("%s: %d objects were created, want thousands", minor, a.created)
-			}
 			if os.Getenv("FUSIONCTL_E2E_ACCEPT_FILES") == "" {
+				if a.created < 1000 {
+					t.Errorf("%s: %d objects were created, want thousands", minor, a.created)
+				}
 				a.everyKind()
 			}
 			a.byKubectl(r, server.URL)
@@ -210,7 +211,7 @@ func (a *acceptance) run(bases []*unstructured.Unstructured, vary func(map[strin
 			}
 			for _, variant := range vary(object.Object) {
 				u := &unstructured.Unstructured{Object: variant}
-				if number++; a.minor < 12 && u.GetKind() != "CustomResourceDefinition" && u.GetKind() != "APIService" &&
+				if number++; !a.dryRuns() && u.GetKind() != "CustomResourceDefinition" && u.GetKind() != "APIService" &&
 					u.GetKind() != "ThirdPartyResource" && u.GetName() != "" {
 					u.SetName(fmt.Sprintf("a%d", number)) // what is written stays for a while
 				}
@@ -376,7 +377,7 @@ func (a *acceptance) result(r stream.Result) error {
 	}
 	path += "/" + api.Name
 	query := ""
-	if a.minor >= 13 {
+	if a.dryRuns() {
 		query = "?dryRun=All"
 	}
 	var got map[string]any
@@ -393,7 +394,9 @@ func (a *acceptance) result(r stream.Result) error {
 		return nil
 	}
 	if err != nil {
-		if rig.Code(err) != http.StatusConflict { // what a server keeps cannot be created twice
+		// what a server keeps cannot be created twice
+		if rig.Code(err) != http.StatusConflict && r.Object.GetKind() != "Binding" &&
+			!elsewhere.MatchString(err.Error()) {
 			a.tell("%s as %s: called good, and refused: %v", r.From, r.To, err)
 		}
 		return nil
@@ -412,6 +415,13 @@ func (a *acceptance) result(r stream.Result) error {
 	}
 	return nil
 }
+
+// elsewhere is what convert does not look at: other objects, admission, and what flags of a server decide.
+var elsewhere = regexp.MustCompile(`service account|priority admission controller|priorityClass is not permitted|` +
+	`failed calling .*webhook|is not in the valid range`)
+
+// dryRuns reports whether servers of the minor carry out dryRun: the feature gate is off by default in 1.12.
+func (a *acceptance) dryRuns() bool { return a.minor >= 13 }
 
 // remove deletes what was written, again while controllers of the server, which finalize definitions, write it too.
 func (a *acceptance) remove(path string) error {
@@ -446,7 +456,7 @@ func (a *acceptance) byKubectl(r *rig.Rig, url string) {
 			r.TooLargeToApply()
 	})
 	switch {
-	case err == nil && a.minor >= 13 && a.minor < 18: // kubectl of then asks some five times a second
+	case err == nil && a.dryRuns() && a.minor < 18: // kubectl of then asks some five times a second
 		ofKind := map[string]int{}
 		applied = slices.DeleteFunc(applied, func(r stream.Result) bool { ofKind[r.To]++; return ofKind[r.To] > 4 })
 		a.sentBy(own, kubeconfig, r.Dir(), applied, "apply", "--server-dry-run")
@@ -499,7 +509,7 @@ func (a *acceptance) resource(gvk schema.GroupVersionKind) (kubever.APIResource,
 func (a *acceptance) compare(r stream.Result, got map[string]any) {
 	lost, values := map[string]bool{}, map[string]any{}
 	for _, loss := range r.Losses {
-		if loss.Value != nil {
+		if loss.Value != nil && !strings.Contains(loss.Meaning, " of the claims that are created of this") {
 			lost[loss.Path], values[loss.Path] = true, loss.Value
 		}
 	}
@@ -518,7 +528,8 @@ func (a *acceptance) compare(r stream.Result, got map[string]any) {
 				here := strings.TrimPrefix(at+"."+name, ".")
 				inner, there := other[name]
 				switch {
-				case here == "status" || sent[name] == nil:
+				case here == "status" || here == "metadata.managedFields" || sent[name] == nil:
+				case ofClaim.MatchString(here): // which is implied
 				case here == "stringData": // it is only written: servers keep it as data
 				case lost[here] && there && reflect.DeepEqual(inner, values[here]): // not something else in its place
 					a.tell("%s as %s: %s is called lost, and survives", r.From, r.To, here)
@@ -540,6 +551,9 @@ func (a *acceptance) compare(r stream.Result, got map[string]any) {
 	}
 	walk(r.Object.Object, got, "")
 }
+
+// ofClaim is what says that a template of claims is one.
+var ofClaim = regexp.MustCompile(`^spec\.volumeClaimTemplates\[\d+\]\.(apiVersion|kind)$`)
 
 // allLost reports whether each field of a value is called lost: servers leave out what is empty then.
 func allLost(value any, at string, lost map[string]bool) bool {

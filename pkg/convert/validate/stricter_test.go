@@ -247,6 +247,11 @@ func TestWhatOldServersRefuseOfObjects(t *testing.T) {
 		{fmt.Sprintf(annotated, deployment, "security.alpha.kubernetes.io/sysctls", "a.b"),
 			"spec.template.metadata.annotations[security.alpha.kubernetes.io/sysctls]", 6, 10},
 		{fmt.Sprintf(annotated, deployment, "security.alpha.kubernetes.io/sysctls", "a.b=1,c.d=2"), "spec", none, none},
+		{"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\nspec: {accessModes: [ReadWriteOnce], " +
+			"resources: {requests: {storage: 1Gi}}, dataSource: {kind: VolumeSnapshot, name: a, " +
+			"apiGroup: snapshot.storage.k8s.io}}", "spec.dataSource", 12, 13},
+		{"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: a}\nspec: {hard: {pods: 1}, scopeSelector: " +
+			"{matchExpressions: [{scopeName: PriorityClass, operator: Exists}]}}", "spec.scopeSelector", 11, 11},
 		{fmt.Sprintf(ruled, "self.startsWith('a') && url(self).getHost() != ''", ""), rules, none, none},
 		{costly, "spec.validation.openAPIV3Schema.properties[spec].items.x-kubernetes-validations[0].rule", 28, 28},
 		{fmt.Sprintf(ruled, "isQuantity(self)", ""), rules + "rule", 25, 28},
