@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/internal/storetest"
 	"github.com/kubefusion/fusionctl/pkg/etcd/restore"
@@ -263,5 +265,40 @@ func TestOneBackupAtATime(t *testing.T) {
 	defer release()
 	if _, _, err := Save(t.Context(), w.Source, w.dir, 1, w.now); !errors.Is(err, restore.ErrBusy) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestRestoredStoresAreBackedUp: a restore raises the revision by an entry that has no key. It stays in the store, and
+// is nothing that was damaged.
+func TestRestoredStoresAreBackedUp(t *testing.T) {
+	w := newWorld(t)
+	first, _ := w.save(t, 2)
+	store := w.Stores[0]
+	s := w.servers[store.Name]
+	s.Stop()
+	const peer = "http://127.0.0.1:0"
+	m := restore.Member{DataDir: s.Dir, ID: "a", Snapshot: snapshotIn(filepath.Join(w.dir, first.Name), store.Name),
+		Name: "default", PeerURL: peer, Cluster: "default=" + peer, Token: "core-a"}
+	if err := m.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart(t)
+	for range 2 {
+		b, _ := w.save(t, 2)
+		was, is := first.Stores[0], b.Stores[0]
+		if is.Keys != was.Keys || is.Revision < was.Revision+1_000_000 || b.Findings.Errors != 0 {
+			t.Errorf("%+v, and %+v before the restore", is, was)
+		}
+		s.Put(t, map[string][]byte{"/registry/configmaps/demo/after": []byte("{}")})
+		answer, err := s.Client(t).Get(t.Context(), "/registry/configmaps/demo/after")
+		if err == nil {
+			_, err = s.Client(t).Compact(t.Context(), answer.Header.Revision, clientv3.WithCompactPhysical())
+		}
+		if err == nil {
+			_, err = s.Client(t).Delete(t.Context(), "/registry/configmaps/demo/after")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

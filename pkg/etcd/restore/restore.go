@@ -8,12 +8,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	etcdsnapshot "go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/snapshot"
 )
 
@@ -79,15 +82,24 @@ func (m *Member) Restore(ctx context.Context) error {
 	return os.RemoveAll(m.staging())
 }
 
+// ended is a logger by which etcd's code does not end the process: what it calls fatal is a panic, and so an error.
+func ended() *zap.Logger { return zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic)) }
+
 // stage writes the data of the member beside what it has.
-func (m *Member) stage(ctx context.Context) error {
+func (m *Member) stage(ctx context.Context) (err error) {
 	if err := os.RemoveAll(m.staging()); err != nil {
 		return err
 	}
 	if err := Verify(ctx, m.Snapshot); err != nil {
 		return err
 	}
-	if err := etcdsnapshot.NewV3(zap.NewNop()).Restore(etcdsnapshot.RestoreConfig{
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recovered := recover(); recovered != nil { // what Verify did not find
+			err = fmt.Errorf("%s: etcd cannot write to it: %v: %w", m.Snapshot, recovered, snapshot.ErrDamaged)
+		}
+	}()
+	if err := etcdsnapshot.NewV3(ended()).Restore(etcdsnapshot.RestoreConfig{
 		SnapshotPath: m.Snapshot, Name: m.Name, OutputDataDir: m.staging(), PeerURLs: []string{m.PeerURL},
 		InitialCluster: m.Cluster, InitialClusterToken: m.Token,
 		RevisionBump: revisionBump, MarkCompacted: true,
@@ -98,13 +110,17 @@ func (m *Member) stage(ctx context.Context) error {
 }
 
 // Verify reads a snapshot to its end, and compares it with the hash that it ends with, and with the record of its
-// backup.
+// backup. What etcd's own code would crash by is an error: the author of the contents is that of the hash, too.
 func Verify(ctx context.Context, file string) error {
 	s, err := snapshot.Open(file)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.VerifyHash(ctx), s.Close()); err != nil {
+	err = s.Check(ctx)
+	if err == nil {
+		_, err = s.Walk(ctx, 1, func() func(etcd.Entry) error { return func(etcd.Entry) error { return nil } })
+	}
+	if err := errors.Join(err, s.Close()); err != nil {
 		return err
 	}
 	return unchanged(ctx, file)

@@ -63,6 +63,9 @@ func TestAMemberIsPutBack(t *testing.T) {
 	}
 	s.Restart(t)
 	value, revision := get("/registry/of")
+	if err := Verify(t.Context(), saved(t, s)); err != nil {
+		t.Errorf("a snapshot of what was restored: %v", err)
+	}
 	if value != "before" || revision < seen+revisionBump/2 {
 		t.Errorf("%q at %d, and clients have seen %d", value, revision, seen)
 	}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ func damaged(format string, args ...any) error {
 type meta struct {
 	pageBytes int64
 	root      uint64
+	freelist  uint64
 	pages     uint64 // high-water mark
 	txid      uint64
 	alone     bool // the other meta page is damaged
@@ -52,7 +54,7 @@ func readMeta(file io.ReaderAt, sizeBytes int64) (meta, error) {
 	first, err := metaAt(file, 0)
 	if err == nil {
 		found = append(found, first)
-		if second, err := metaAt(file, first.pageBytes); err == nil {
+		if second, err := metaAt(file, first.pageBytes); err == nil && second.pageBytes == first.pageBytes {
 			found = append(found, second)
 		}
 	} else {
@@ -68,7 +70,7 @@ func readMeta(file io.ReaderAt, sizeBytes int64) (meta, error) {
 	if len(found) == 1 {
 		found[0].alone = true
 	}
-	newest := slices.MaxFunc(found, func(a, b meta) int { return int(int64(a.txid) - int64(b.txid)) })
+	newest := slices.MaxFunc(found, func(a, b meta) int { return cmp.Compare(a.txid, b.txid) })
 	if whole := int64(newest.pages) * newest.pageBytes; newest.pages > uint64(sizeBytes) || whole > sizeBytes {
 		return meta{}, damaged("it holds %d bytes of the %d that its pages come to: it is cut off", sizeBytes,
 			newest.pages*uint64(newest.pageBytes))
@@ -99,6 +101,7 @@ func metaAt(file io.ReaderAt, at int64) (meta, error) {
 	m := meta{
 		pageBytes: int64(binary.LittleEndian.Uint32(data[8:])),
 		root:      binary.LittleEndian.Uint64(data[16:]),
+		freelist:  binary.LittleEndian.Uint64(data[32:]),
 		pages:     binary.LittleEndian.Uint64(data[40:]),
 		txid:      binary.LittleEndian.Uint64(data[48:]),
 	}

@@ -345,7 +345,9 @@ func (w *worker) leaf(leaf *page) error {
 		w.last = at
 		n := len(w.entries)
 		w.entries = append(w.entries, etcd.Entry{})
-		if err := parseKeyValue(value, &w.entries[n]); err != nil {
+		if len(value) == 0 { // what a restore with --bump-revision writes, to raise the revision: it is no key
+			deleted = true
+		} else if err := parseKeyValue(value, &w.entries[n]); err != nil {
 			w.entries = w.entries[:n]
 			return damaged("the entry at revision %d: %v", at.main, err)
 		}
