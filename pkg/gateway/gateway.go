@@ -416,6 +416,9 @@ func (g *Gateway) passOver(w http.ResponseWriter, r *http.Request, c *exchange, 
 		return err
 	}
 	c.took.by(name)
+	if c.long && r.Header.Get("Upgrade") != "" {
+		w = halves{w, g.eventTimeout, c.cancel}
+	}
 	if events := s.pass(w, r, u, how); events != nil {
 		c.took.rest = func() { copyEvents(w, events) }
 	}
