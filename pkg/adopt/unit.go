@@ -640,23 +640,62 @@ func expandBraces(word string, variables map[string]string, m *made) (string, []
 	return out.String(), unset
 }
 
-// parseEnvironmentFile reads NAME=VALUE lines with quotes, comments and continued lines.
+// parseEnvironmentFile reads NAME=VALUE lines with quotes, comments and continued lines. What is quoted may be of
+// several lines.
 func parseEnvironmentFile(text string, variables map[string]string) {
 	var pending strings.Builder
-	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
-		if trimmed := strings.TrimSpace(line); pending.Len() == 0 &&
-			(strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";")) {
-			continue
-		}
-		if continued, ok := strings.CutSuffix(line, `\`); ok {
-			pending.WriteString(continued)
-			continue
-		}
-		pending.WriteString(line)
+	var open openQuote
+	assign := func() {
 		name, value, found := strings.Cut(pending.String(), "=")
 		pending.Reset()
 		if name = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), "export ")); found && name != "" {
 			variables[name] = unquote(strings.TrimSpace(value))
+		}
+	}
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
+		value := line
+		if pending.Len() == 0 {
+			if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";") {
+				continue
+			}
+			_, value, _ = strings.Cut(line, "=")
+			open = openQuote{}
+		}
+		if escapes := len(line) - len(strings.TrimRight(line, `\`)); escapes%2 == 1 && open.quote != '\'' {
+			open.read(strings.TrimSuffix(value, `\`))
+			pending.WriteString(strings.TrimSuffix(line, `\`))
+			continue
+		}
+		pending.WriteString(line)
+		if open.read(value); open.quote != 0 {
+			pending.WriteByte('\n')
+			continue
+		}
+		assign()
+	}
+	assign()
+}
+
+// openQuote is whether a value that is read line by line is within quotes. A quote after other characters opens none.
+type openQuote struct {
+	quote byte // 0 for none
+	bare  bool // there were characters without quotes
+}
+
+func (o *openQuote) read(value string) {
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case c == '\\' && o.quote != '\'':
+			i++
+		case o.quote != 0:
+			if c == o.quote {
+				o.quote = 0
+			}
+		case o.bare:
+		case c == '"' || c == '\'':
+			o.quote = c
+		default:
+			o.bare = c != ' ' && c != '\t'
 		}
 	}
 }
