@@ -40,6 +40,9 @@ func verified(file string, config *rest.Config, server *url.URL) error {
 	case config.Insecure:
 		return badInput(fmt.Errorf("kubeconfig %s does not verify the server (insecure-skip-tls-verify): another "+
 			"one could answer", file), "certificate-authority names its CA")
+	case server.Scheme != "https" && config.Proxy != nil:
+		return badInput(fmt.Errorf("kubeconfig %s: server %q, reached through a proxy-url: want https: another one "+
+			"could answer", file, server), "without TLS a server is reached on loopback alone")
 	case server.Scheme != "https" && !loopback(net.JoinHostPort(server.Hostname(), "1")):
 		return badInput(fmt.Errorf("kubeconfig %s: server %q: want https: another one could answer", file, server),
 			"without TLS a server is reached on loopback alone")

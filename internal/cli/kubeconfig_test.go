@@ -29,6 +29,7 @@ func TestServersAreVerified(t *testing.T) {
 		file("skips", `"server":"https://127.0.0.1:1","insecure-skip-tls-verify":true`): "insecure-skip-tls-verify",
 		file("plain", `"server":"http://192.0.2.1"`):                                    "want https",
 		file("bare", `"server":"192.0.2.1:8080"`):                                       "want https",
+		file("proxy", `"server":"http://127.0.0.1:1","proxy-url":"http://192.0.2.1"`):   "want https",
 	} {
 		spec := "../../examples/split-1.15-1.36.yaml"
 		for _, args := range [][]string{

@@ -11,8 +11,10 @@ package apiserver
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Options change how a server is queried. The zero value is good for verbs that read a cluster.
@@ -95,23 +98,67 @@ func Open(kubeconfig, context string, o Options) (*Server, error) {
 }
 
 // Kubeconfig reads a kubeconfig file; context chooses one of its contexts, "" the current one. Clients of it, of
-// whatever library, follow no redirect.
-// Errors: they name the file.
+// whatever library, follow no redirect. An empty file does not stand for the cluster that a process runs in: it would
+// be taken for the server that the caller means.
+// Errors: they name the file, and hold no password.
 func Kubeconfig(file, context string) (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file}
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	if err != nil {
+	loaded, err := rules.Load()
+	if err == nil {
+		err = checkURLs(loaded)
+	}
+	var config *rest.Config
+	if err == nil {
+		config, err = clientcmd.NewNonInteractiveClientConfig(*loaded, context, &clientcmd.ConfigOverrides{},
+			rules).ClientConfig()
+	}
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, fmt.Errorf("reading kubeconfig %s: it names no server", file)
+	case err != nil:
 		return nil, fmt.Errorf("reading kubeconfig %s: %w", file, err)
 	}
 	return NoRedirects(config), nil
 }
 
+// checkURLs refuses URLs that would be printed with the password in them: of servers in what is said of them, of
+// proxies where they cannot be used.
+func checkURLs(config *clientcmdapi.Config) error {
+	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
+		cluster := config.Clusters[name]
+		_, authority, found := strings.Cut(cluster.Server, "://")
+		if !found {
+			authority = cluster.Server
+		}
+		if end := strings.IndexAny(authority, `/\?#`); end >= 0 {
+			authority = authority[:end]
+		}
+		if strings.Contains(authority, "@") {
+			return fmt.Errorf("cluster %q: server: has a user in it; want the user among users", name)
+		}
+		if cluster.ProxyURL == "" {
+			continue
+		}
+		proxy, err := url.Parse(cluster.ProxyURL)
+		if err != nil || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) {
+			return fmt.Errorf("cluster %q: proxy-url: want a URL of http, https or socks5", name)
+		}
+	}
+	return nil
+}
+
 // DefaultKubeconfig reads what kubectl reads when no file is named: those of KUBECONFIG, or ~/.kube/config.
 func DefaultKubeconfig(context string) (*rest.Config, error) {
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		clientcmd.NewDefaultClientConfigLoadingRules(), overrides).ClientConfig()
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	loaded, err := rules.Load()
+	if err == nil {
+		err = checkURLs(loaded)
+	}
+	var config *rest.Config
+	if err == nil {
+		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+			&clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of KUBECONFIG, or ~/.kube/config: %w", err)
 	}
