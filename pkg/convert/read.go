@@ -24,10 +24,18 @@ type reader func(value any, into reflect.Value, unknown *unknown) error
 
 // unknown is what a reader notes.
 type unknown struct {
-	found bool // a field that the type lacks
-	ends  bool // the reading, where one is found
+	found bool // a field that the type lacks, or null in a list or in a map
+	ends  bool // the reading, where that is found
 
 	without reflect.Type // what is of this type is not read
+}
+
+// null notes null in a list or in a map: kubectl may not send it, which an inspection finds.
+func (u *unknown) null() error {
+	if u.found = true; u.ends {
+		return errUnread
+	}
+	return nil
 }
 
 // errUnread says that a value is not what the type takes, or one that readers do not know.
@@ -278,10 +286,13 @@ func sliceReader(t reflect.Type) reader {
 		}
 		into.Set(reflect.MakeSlice(t, len(list), len(list)))
 		for i, element := range list {
+			var err error
 			if element == nil {
-				continue
+				err = unknown.null()
+			} else {
+				err = read(element, into.Index(i), unknown)
 			}
-			if err := read(element, into.Index(i), unknown); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -318,10 +329,14 @@ func mapReader(t reflect.Type) reader {
 		result := reflect.MakeMapWithSize(t, len(object))
 		for name, inner := range object {
 			element := reflect.New(t.Elem()).Elem()
-			if inner != nil {
-				if err := read(inner, element, unknown); err != nil {
-					return err
-				}
+			var err error
+			if inner == nil {
+				err = unknown.null()
+			} else {
+				err = read(inner, element, unknown)
+			}
+			if err != nil {
+				return err
 			}
 			result.SetMapIndex(reflect.ValueOf(name).Convert(t.Key()), element)
 		}
@@ -330,7 +345,7 @@ func mapReader(t reflect.Type) reader {
 	}
 }
 
-func readStrings(value any, into reflect.Value, _ *unknown) error {
+func readStrings(value any, into reflect.Value, unknown *unknown) error {
 	object, ok := value.(map[string]any)
 	if !ok {
 		return errUnread
@@ -338,7 +353,12 @@ func readStrings(value any, into reflect.Value, _ *unknown) error {
 	result := make(map[string]string, len(object))
 	for name, inner := range object {
 		text, ok := inner.(string)
-		if !ok && inner != nil {
+		switch {
+		case inner == nil:
+			if err := unknown.null(); err != nil {
+				return err
+			}
+		case !ok:
 			return errUnread
 		}
 		result[name] = text

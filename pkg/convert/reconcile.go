@@ -68,6 +68,7 @@ type inspection struct {
 
 	lacking      []difference // fields that the target requires and that are not there
 	misdescribed bool         // some value is of a type of which the target takes none
+	null         bool         // there is null in some list or map
 }
 
 // trail is where a walk stands. It costs nothing until a path is made of it.
@@ -115,6 +116,7 @@ func (n *inspection) inspect(value any, source, target *shape) {
 			return
 		}
 		for key, v := range value {
+			n.null = n.null || v == nil && target.fields == nil
 			n.at = append(n.at, trailPart{key, -1})
 			n.field(key, v, value, source, target)
 			n.at = n.at[:len(n.at)-1]
@@ -127,6 +129,7 @@ func (n *inspection) inspect(value any, source, target *shape) {
 	case []any:
 		from, to := source.ofElements(), target.ofElements()
 		for i, v := range value {
+			n.null = n.null || v == nil
 			n.at = append(n.at, trailPart{"", i})
 			n.inspect(v, from, to)
 			n.at = n.at[:len(n.at)-1]

@@ -279,7 +279,7 @@ func (r *route) directly(in map[string]any, f *forms) (map[string]any, []differe
 	if !w.displaced && len(w.derived) == 0 {
 		w.take()
 		if exact {
-			f.source, f.target, f.known = kept, target, true
+			f.source, f.target, f.known = kept, target, known
 		}
 		return out, nil, nil
 	}
@@ -301,7 +301,7 @@ func (r *route) directly(in map[string]any, f *forms) (map[string]any, []differe
 			i.inspect(in, nil, r.source)
 		}
 		if exact {
-			f.source, f.target, f.known = kept, held, true
+			f.source, f.target, f.known = kept, held, known
 		}
 		return out, i.unknown, nil
 	}
@@ -315,8 +315,8 @@ func (c *Converter) decode(object map[string]any, gvk schema.GroupVersionKind) (
 	return typed, err
 }
 
-// decodeKnown is decode, and reports whether the type is known to have every field of the object: an inspection finds
-// nothing then. TestWhatIsKnownNeedsNoInspection holds that.
+// decodeKnown is decode, and reports whether the type is known to have every field of the object, without null in lists
+// and maps: an inspection finds nothing then. TestWhatIsKnownNeedsNoInspection holds that.
 func (c *Converter) decodeKnown(object map[string]any, gvk schema.GroupVersionKind) (typed runtime.Object, known bool,
 	err error) {
 	if typed, err = c.scheme.New(gvk); err != nil {

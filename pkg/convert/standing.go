@@ -218,6 +218,7 @@ type Reading struct {
 	lacking   []difference
 
 	misdescribed bool
+	null         bool
 }
 
 // Read looks for what a minor does not know of an object, which may not be changed while the Reading is used.
@@ -232,7 +233,7 @@ func (c *Converter) read(object *unstructured.Unstructured, minor kubever.Minor,
 	if known != nil {
 		var i inspection
 		i.inspect(object.Object, nil, doubtful)
-		r.unknown, r.lacking, r.misdescribed = i.unknown, i.lacking, i.misdescribed
+		r.unknown, r.lacking, r.misdescribed, r.null = i.unknown, i.lacking, i.misdescribed, i.null
 	}
 	return r
 }

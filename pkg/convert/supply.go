@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // Supplied is a field that Supply has written.
@@ -164,6 +166,45 @@ func (r Reading) Misdescribed() string {
 		return ""
 	}
 	return misdescribed(r.object.Object, r.known, nil).String()
+}
+
+// Null is the first place, by name, of null in a list or in a map that kubectl of the minor does not send. "" for none.
+func (r Reading) Null() string {
+	inLists := kubever.Behaves(kubever.BehaviourKubectlNullsRefused, r.minor)
+	if !r.null || !inLists {
+		return ""
+	}
+	inMaps := kubever.Behaves(kubever.BehaviourKubectlNullValuesRefused, r.minor)
+	return null(r.object.Object, r.known, inMaps, nil).String()
+}
+
+func null(value any, s *shape, inMaps bool, at path) path {
+	if s == nil || s.value() {
+		return nil
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			here := append(at, name)
+			if value[name] == nil && s.fields == nil && inMaps {
+				return here.clone()
+			}
+			if found := null(value[name], s.at(name), inMaps, here); found != nil {
+				return found
+			}
+		}
+	case []any:
+		for i, inner := range value {
+			here := append(at, i)
+			if inner == nil {
+				return here.clone()
+			}
+			if found := null(inner, s.ofElements(), inMaps, here); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
 }
 
 func misdescribed(value any, s *shape, at path) path {

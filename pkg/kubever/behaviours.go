@@ -107,6 +107,10 @@ const (
 	BehaviourKubeletConnectionsChecked
 	// BehaviourKubeletLeaseHeartbeat: kubelets send heartbeats as Leases and update node status rarely.
 	BehaviourKubeletLeaseHeartbeat
+	// BehaviourKubectlNullsRefused: kubectl sends no null in a list.
+	BehaviourKubectlNullsRefused
+	// BehaviourKubectlNullValuesRefused: kubectl sends no null in a map, such as that of labels.
+	BehaviourKubectlNullValuesRefused
 	// BehaviourKubectlRequires: kubectl validates objects by the API description before it sends them.
 	BehaviourKubectlRequires
 	// BehaviourKubectlRawRefused: kubectl refuses values that the description takes for the fields of RawExtension.
@@ -286,6 +290,8 @@ var behaviourNames = [...]string{
 	BehaviourKMSGCMRead:                   "kms-aes-gcm-read",
 	BehaviourKMSGCMWritten:                "kms-aes-gcm-written",
 	BehaviourKubectlRawRefused:            "kubectl-raw-refused",
+	BehaviourKubectlNullsRefused:          "kubectl-nulls-refused",
+	BehaviourKubectlNullValuesRefused:     "kubectl-null-values-refused",
 	BehaviourKubectlRequires:              "kubectl-requires",
 	BehaviourKubectlSchemasRefused:        "kubectl-schemas-refused",
 	BehaviourKubeletConnectionsChecked:    "kubelet-connections-checked",

@@ -150,6 +150,9 @@ func (v *validation) supply(reading convert.Reading) (changes []Change, refused 
 	if at := reading.Misdescribed(); at != "" {
 		errs = append(errs, field.Forbidden(field.NewPath(at), "the API description has no type for it"))
 	}
+	if at := reading.Null(); at != "" {
+		errs = append(errs, field.Forbidden(field.NewPath(at), "null stands in a list or in a map"))
+	}
 	if len(errs) == 0 {
 		return changes, nil
 	}

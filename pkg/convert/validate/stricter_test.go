@@ -454,3 +454,36 @@ func TestMutationsOfLaterFunctions(t *testing.T) {
 		}
 	}
 }
+
+// kubectl up to 1.24 sends no null in a list, and since 1.8 none in a map; where it is a field, nothing is there.
+func TestNullsThatKubectlDoesNotSend(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const deployment = "apiVersion: %s\nkind: Deployment\nmetadata: {name: a, annotations: %s}\nspec: {selector: " +
+		"{matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i, " +
+		"args: %s}]}}}"
+	const args, annotations = "spec.template.spec.containers[0].args[1]", "metadata.annotations.x"
+	for _, test := range []struct {
+		text, field string
+		from        kubever.Minor
+	}{
+		{fmt.Sprintf(deployment, "apps/v1", "{x: a}", "[a, null]"), args, 6},
+		{fmt.Sprintf(deployment, "extensions/v1beta1", "{x: a}", "[a, null]"), args, 6},
+		{fmt.Sprintf(deployment, "apps/v1", "{x: null}", "[a]"), annotations, 8},
+		{fmt.Sprintf(deployment, "extensions/v1beta1", "{x: null}", "[a]"), annotations, 8},
+		{"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: a}\nspec: {hard: {pods: null}}", "spec.hard.pods", 8},
+		{fmt.Sprintf(deployment, "apps/v1", "null", "null"), "", kubever.Newest},
+	} {
+		for minor := kubever.Minor(6); minor <= kubever.Newest; minor++ {
+			in := parse(t, test.text)
+			err := judged(c, in, c.StandingIn(in.GroupVersionKind(), minor).Target, minor)
+			var refused *RefusedError
+			found := errors.As(err, &refused) && refused.OfClient && refused.Errors[0].Field == test.field
+			if want := minor >= test.from && minor <= 24; found != want || !want && err != nil {
+				t.Errorf("%s\nfor %s: %v; want %s refused by kubectl: %t", test.text, minor, err, test.field, want)
+			}
+		}
+	}
+}
