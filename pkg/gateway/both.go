@@ -391,6 +391,9 @@ const limitText = 1 << 10
 // would go on with that side's part alone.
 func (b *both) partly(a *answer) error {
 	b.took.by(a.side)
+	if a.lacksPath() {
+		return unavailable("the %s API server does not serve %s yet, or no more", a.side, b.row.GroupResource())
+	}
 	var status metav1.Status
 	if json.Unmarshal(a.body, &status) != nil || status.Kind != "Status" || status.Status != metav1.StatusFailure {
 		if a.code < 400 || a.code >= 500 {
@@ -600,11 +603,14 @@ func (b *both) create(w http.ResponseWriter) error {
 		if err != nil {
 			return err
 		}
-		switch a.code {
-		case http.StatusNotFound, http.StatusBadRequest: // the side that creates it says what is wrong with the name
-		case http.StatusForbidden:
+		switch {
+		case a.lacksPath():
+			return b.partly(a)
+		case a.code == http.StatusNotFound:
+		case a.code == http.StatusBadRequest: // the side that creates it says what is wrong with the name
+		case a.code == http.StatusForbidden:
 			return b.unseen(a)
-		case http.StatusOK:
+		case a.code == http.StatusOK:
 			return refusal(http.StatusConflict, metav1.StatusReasonAlreadyExists, "%s %q already exists on the %s side",
 				b.row.GroupResource(), name, other)
 		default:

@@ -232,3 +232,30 @@ func FuzzHeaders(f *testing.F) {
 		}
 	})
 }
+
+// A side that has begun a moment ago may not serve the paths of custom resources yet. That is not to have no object:
+// clients would take what is there for deleted, and create it on the other side.
+func TestASideThatDoesNotServeItsPathsYet(t *testing.T) {
+	x := newFixture(t)
+	yet := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", http.StatusNotFound) }
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.page("GET "+collection+"/web", func(w http.ResponseWriter, _ *http.Request) {
+			status(w, http.StatusNotFound, "NotFound")
+		})
+		side.say("GET "+collection, http.StatusOK, emptyList)
+		side.say("PUT "+collection+"/web", http.StatusCreated, deployment("web", "u"))
+		side.say("POST "+collection, http.StatusCreated, deployment("web", "u"))
+	}
+	body := `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"web"}}`
+	x.wants("GET", collection+"/web", "", http.StatusNotFound, "NotFound")
+	x.wants("POST", collection, body, http.StatusCreated, "web")
+	x.legacy.page("GET "+collection+"/web", yet)
+	x.legacy.page("GET "+collection, yet)
+	for _, r := range [][3]string{{"GET", collection + "/web"}, {"GET", collection}, {"GET", collection + "?watch=1"},
+		{"DELETE", collection + "/web"}, {"PUT", collection + "/web", body}, {"POST", collection, body}} {
+		code, header, text := x.ask(r[0], r[1], r[2])
+		if code != http.StatusServiceUnavailable || header.Get("Retry-After") == "" || !strings.Contains(text, "yet") {
+			t.Errorf("%s %s: %d %s", r[0], r[1], code, text)
+		}
+	}
+}

@@ -52,6 +52,9 @@ func (b *both) locate(form string, uid string, must bool) (*place, error) {
 			}
 			found[name] = p
 		case http.StatusNotFound:
+			if a.lacksPath() {
+				errs[name] = b.partly(a)
+			}
 		case http.StatusForbidden: // the object may be there
 			if must {
 				errs[name] = b.unseen(a)

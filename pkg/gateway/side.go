@@ -576,6 +576,10 @@ func (a *answer) isJSON() bool {
 	return err == nil && media == "application/json"
 }
 
+// lacksPath reports whether the side says that it does not serve the path, and so nothing of the object there: API
+// servers before 1.23 say so of custom resources for a moment after they have begun.
+func (a *answer) lacksPath() bool { return a.code == http.StatusNotFound && !a.isJSON() }
+
 // copyTo writes the answer, with another body.
 func (a *answer) copyTo(w http.ResponseWriter, body []byte) {
 	for _, name := range []string{"Content-Type", "Warning", "Retry-After", "Audit-Id", "Location", "Cache-Control",
