@@ -153,6 +153,18 @@ func (p *plane) lost(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// current reports whether the object is in its store what it is here: the cache of an operator that starts may be that
+// of an API server which lags behind, and have the spec or the annotations of before, or the object of before.
+func (p *plane) current(ctx context.Context) (bool, error) {
+	now, f := &api.FusedControlPlane{}, p.object
+	err := p.Reader.Get(ctx, client.ObjectKeyFromObject(f), now)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return now.UID == f.UID && now.Generation == f.Generation && maps.Equal(now.Annotations, f.Annotations) &&
+		now.DeletionTimestamp.IsZero() == f.DeletionTimestamp.IsZero(), nil
+}
+
 // act does at most what leads to the next wait.
 func (p *plane) act(ctx context.Context) (time.Duration, error) {
 	if p.verdict.file != nil && p.verdict.file.Spec.Paused {
@@ -383,6 +395,9 @@ func (p *plane) opens(ctx context.Context, t transition.Transition) (time.Durati
 // open records a transition to a plan, and begins it.
 func (p *plane) open(ctx context.Context, t transition.Transition, to string, of *plan.Plan,
 	target render.Target) (time.Duration, error) {
+	if is, err := p.current(ctx); err != nil || !is {
+		return p.Look, err
+	}
 	now := p.now()
 	p.record.Open = &open{To: to, Plan: of, Target: target, Transition: t, Since: now, StepSince: now}
 	if err := p.record.fits(); err != nil {
@@ -456,6 +471,9 @@ func (p *plane) proceed(ctx context.Context) (time.Duration, error) {
 	// A refused spec changes nothing: the transition continues.
 	replaced := p.verdict.digest != o.To && p.verdict.refusal() == ""
 	if !o.Back && (p.backed() == o.To || replaced) {
+		if is, err := p.current(ctx); err != nil || !is {
+			return p.Look, err
+		}
 		why := "the spec was changed during the transition"
 		if p.backed() == o.To {
 			why = "rollback was requested by annotation"
@@ -812,6 +830,9 @@ func (p *plane) delete(ctx context.Context) (time.Duration, error) {
 		case !ours(namespace, f.Name):
 			p.event(corev1.EventTypeWarning, "Kept", "namespace %v", foreign(namespace, f.Name))
 		default:
+			if is, err := p.current(ctx); err != nil || !is { // it may be the namespace of another one by now
+				return p.Look, err
+			}
 			uid := namespace.UID
 			err := p.Client.Delete(ctx, namespace, client.Preconditions{UID: &uid})
 			if client.IgnoreNotFound(err) != nil {

@@ -71,6 +71,9 @@ func (p *plane) beginRestore(ctx context.Context, name string) (time.Duration, e
 		p.degraded("NotRestored", err)
 		return 0, err
 	}
+	if is, err := p.current(ctx); err != nil || !is {
+		return p.Look, err
+	}
 	// No backup is made meanwhile, and none goes.
 	if onHosts(v.target) {
 		hosts, err := p.hosts(ctx, p.object.Name, machines(p.record.Plan))
