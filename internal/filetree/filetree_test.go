@@ -379,3 +379,22 @@ func TestOfTwoThatAddOneDoes(t *testing.T) {
 		}
 	}
 }
+
+// TestLeftoversOfOthersStay: who can write beside the directory does not say what gets its place, or is removed.
+func TestLeftoversOfOthersStay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	parent := t.TempDir()
+	left := filepath.Join(parent, ".rendered.old-1")
+	if err := errors.Join(os.MkdirAll(filepath.Join(left, movedAway, "cp-1"), 0o777),
+		os.Chown(left, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(t.Context(), filepath.Join(parent, "rendered"), "kubeflow", "", sample); err != nil {
+		t.Errorf("Write beside what another user put there = %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(left, movedAway, "cp-1")); err != nil {
+		t.Errorf("what another user put there is gone: %v", err)
+	}
+}

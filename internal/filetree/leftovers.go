@@ -21,6 +21,10 @@ func clean(directory string) error {
 		if !entry.IsDir() || !ours.MatchString(entry.Name()) {
 			continue
 		}
+		// In a directory such as /tmp another user may have put it there, to be removed, or to get the place.
+		if info, err := entry.Info(); err != nil || !Ours(info) {
+			continue
+		}
 		left := filepath.Join(parent, entry.Name())
 		if _, err := os.Lstat(directory); errors.Is(err, fs.ErrNotExist) {
 			if err := os.Rename(filepath.Join(left, movedAway), directory); err != nil &&
