@@ -83,6 +83,24 @@ func TestNestedScriptsEnd(t *testing.T) {
 	}
 }
 
+// TestScriptsThatAreBombs: lists of words double as texts do, also of empty ones, and functions read a long text again
+// at each call.
+func TestScriptsThatAreBombs(t *testing.T) {
+	long := strings.Repeat("x", 60_000)
+	for name, text := range map[string]string{
+		"arrays":    "X=('')\n" + strings.Repeat("X=(\"${X[@]}\" \"${X[@]}\")\n", 23),
+		"arguments": "f() { a " + strings.Repeat(`"$@" `, 500) + "; }\nf " + strings.Repeat("'' ", 5000) + "\n",
+		"quotes":    "f() { a '" + long + "'; }\n" + strings.Repeat("f\n", 1200),
+		"computed":  "f() { a $(b '" + long + "'); }\n" + strings.Repeat("f\n", 1200),
+	} {
+		script := []byte("#!/bin/sh\n" + text + startsServer + "--a=b\n")
+		_, err := adopt.Read(fstest.MapFS{"a.sh": {Data: script}}, nil)
+		if err == nil || !strings.Contains(err.Error(), "variables and packed files make more than") {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+}
+
 // TestFilesThatAreNamedAgainAndAgain: a file of a megabyte, and a few bytes that name it, are read a few times.
 func TestFilesThatAreNamedAgainAndAgain(t *testing.T) {
 	long := &fstest.MapFile{Data: []byte(strings.Repeat("# a line of a long file\n", 40_000))}

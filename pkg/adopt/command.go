@@ -163,7 +163,7 @@ func componentAt(words []string, i int) string {
 	if strings.HasPrefix(words[i], "-") {
 		return ""
 	}
-	base := programPattern.ReplaceAllString(path.Base(words[i]), "")
+	base := programName(words[i])
 	if slices.Contains(programs, base) {
 		return base
 	}
@@ -174,8 +174,16 @@ func componentAt(words []string, i int) string {
 }
 
 // isHyperkube knows a program that is all components, also with a version in its name.
-func isHyperkube(word string) bool {
-	return programPattern.ReplaceAllString(path.Base(word), "") == "hyperkube"
+func isHyperkube(word string) bool { return programName(word) == "hyperkube" }
+
+// programName is the name of a program without what people append to it.
+func programName(word string) string {
+	const limitName = 255 // of a file: what is longer is not searched, and names none
+	base := path.Base(word)
+	if len(base) > limitName {
+		return ""
+	}
+	return programPattern.ReplaceAllString(base, "")
 }
 
 // command is what has to be kept in front of the arguments: the program alone, with its hyperkube. What else stood

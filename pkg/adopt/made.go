@@ -6,6 +6,10 @@ import "fmt"
 // few bytes become gigabytes.
 const limitMadeBytes = 64 << 20
 
+// wordBytes is what a word counts beyond its text, which may be empty: a script puts lists of words together as it does
+// texts.
+const wordBytes = 64
+
 // limitReadBytes bounds the texts of files that are held together: far above what starts a control plane.
 const limitReadBytes = 64 << 20
 

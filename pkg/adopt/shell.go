@@ -385,7 +385,7 @@ func (s *shellReader) assignArray(a *syntax.Assign) {
 	}
 	size := 0
 	for _, word := range words {
-		size += len(word)
+		size += len(word) + wordBytes
 	}
 	if s.arrays == nil {
 		s.arrays = map[string][]string{}
@@ -585,7 +585,9 @@ func (s *shellReader) parts(f *fieldBuilder, parts []syntax.WordPart, quoted boo
 				f.add(unescape(part.Value, quoted))
 			}
 		case *syntax.SglQuoted:
-			f.add(part.Value)
+			if s.made.take(len(part.Value)) {
+				f.add(part.Value)
+			}
 		case *syntax.DblQuoted:
 			if all, ok := s.isAll(part); !ok || len(all) > 0 {
 				f.add("")
@@ -597,9 +599,10 @@ func (s *shellReader) parts(f *fieldBuilder, parts []syntax.WordPart, quoted boo
 					if i > 0 {
 						f.end()
 					}
-					if s.made.take(len(word)) {
-						f.add(word)
+					if !s.made.take(len(word) + wordBytes) {
+						break
 					}
+					f.add(word)
 				}
 				continue
 			}
@@ -693,7 +696,7 @@ func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
 func (s *shellReader) text(part syntax.WordPart) string {
 	s.opaque = true
 	var out bytes.Buffer
-	if err := syntax.NewPrinter().Print(&out, part); err != nil {
+	if s.made.over() || syntax.NewPrinter().Print(&out, part) != nil || !s.made.take(out.Len()) {
 		return "$(...)"
 	}
 	return out.String()
