@@ -812,6 +812,9 @@ func (p *plane) delete(ctx context.Context) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(f, api.Finalizer) {
 		return 0, nil
 	}
+	if is, err := p.current(ctx); err != nil || !is { // namespace, hosts and name may be another one's by now
+		return p.Look, err
+	}
 	p.phase(api.Deleting)
 	if err := p.dismiss(ctx); err != nil {
 		return 0, err
@@ -830,9 +833,6 @@ func (p *plane) delete(ctx context.Context) (time.Duration, error) {
 		case !ours(namespace, f.Name):
 			p.event(corev1.EventTypeWarning, "Kept", "namespace %v", foreign(namespace, f.Name))
 		default:
-			if is, err := p.current(ctx); err != nil || !is { // it may be the namespace of another one by now
-				return p.Look, err
-			}
 			uid := namespace.UID
 			err := p.Client.Delete(ctx, namespace, client.Preconditions{UID: &uid})
 			if client.IgnoreNotFound(err) != nil {

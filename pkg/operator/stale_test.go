@@ -26,6 +26,11 @@ func TestObjectsOfThePastChangeNothing(t *testing.T) {
 			now := metav1.Now()
 			f.UID, f.DeletionTimestamp = "another", &now
 		},
+		"it was deleted, to be kept, and its name is another one's": func(f *api.FusedControlPlane) {
+			now := metav1.Now()
+			f.UID, f.DeletionTimestamp = "another", &now
+			f.Spec = bytes.Replace(f.Spec, []byte(`"Delete"`), []byte(`"Keep"`), 1)
+		},
 		"its spec was another one": func(f *api.FusedControlPlane) {
 			f.Spec = bytes.Replace(f.Spec, []byte(`"1.36.3"`), []byte(`"1.36.2"`), 1)
 			f.Generation--
@@ -60,6 +65,10 @@ func TestObjectsOfThePastChangeNothing(t *testing.T) {
 			}
 			if err := f.Reader.Get(t.Context(), of, &corev1.Namespace{}); err != nil {
 				t.Errorf("its namespace: %v", err)
+			}
+			now := &api.FusedControlPlane{}
+			if err := f.Reader.Get(t.Context(), of, now); err != nil || len(now.Finalizers) != 1 {
+				t.Errorf("it has the finalizers %q (%v), want its own", now.Finalizers, err)
 			}
 			r, err := readRecord(t.Context(), f.Reader, f.names[0])
 			if err != nil || r.Open != nil {
