@@ -188,3 +188,18 @@ func (c *countingFile) Read(p []byte) (int, error) {
 	c.all.bytes += n
 	return n, err
 }
+
+// TestKeysThatAreBombs: a parser that says of each two keys that they are the same takes gigabytes of a megabyte.
+func TestKeysThatAreBombs(t *testing.T) {
+	keys := strings.Repeat("a: b\n", 5000)
+	for name, text := range map[string]string{
+		"pod.yaml":           "kind: Pod\n" + keys + "spec: {containers: [{command: [" + startsServer + "]}]}\n",
+		"user-data":          "#cloud-config\n" + keys,
+		"docker-compose.yml": "services:\n  a: {image: kube-apiserver}\n" + keys,
+	} {
+		_, err := adopt.Read(fstest.MapFS{name: {Data: []byte(text)}}, nil)
+		if err == nil || len(err.Error()) > 2000 {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+}

@@ -127,9 +127,14 @@ func (r *reader) manifest(name string, text []byte) {
 	}
 }
 
-// unreadable is why a document is not decoded, "" for none: by aliases a few bytes become gigabytes.
+// unreadable is why a document is not decoded, "" for none: by aliases, and by keys that it has again and again, a few
+// bytes become gigabytes.
 func unreadable(document *yaml.Node) string {
-	if err := yamltext.BoundAliasesOf(document); err != nil {
+	err := yamltext.BoundAliasesOf(document)
+	if err == nil {
+		err = yamltext.BoundKeysOf(document)
+	}
+	if err != nil {
 		return err.Error()
 	}
 	return ""

@@ -91,6 +91,17 @@ func TestParseSocket(t *testing.T) {
 	}
 }
 
+// TestConfigurationsOfKubeletsAreBounded: any user may call a process kubelet, and name a file of one key.
+func TestConfigurationsOfKubeletsAreBounded(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, config, strings.Repeat("a: b\n", 3000))
+	r := newReader()
+	r.kubelet([]string{"kubelet", "--config=" + config}, "")
+	if said := strings.Join(r.host.Incomplete, "\n"); !strings.Contains(said, "already defined") || len(said) > 1000 {
+		t.Errorf("%d bytes: %.300s", len(said), said)
+	}
+}
+
 // TestKubelet: from a process and its configuration, in the forms of all releases.
 func TestKubelet(t *testing.T) {
 	directory := t.TempDir()

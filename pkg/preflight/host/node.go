@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/preflight"
@@ -99,9 +101,16 @@ func (r *reader) kubelet(command []string, manifests string) {
 				StaticPodPath string `yaml:"staticPodPath"`
 				PodManifest   string `yaml:"podManifestPath"` // before v1beta1
 			}
+			var document yaml.Node
 			data, err := readFile(config)
 			if err == nil {
-				err = yaml.Unmarshal(data, &file)
+				err = yaml.Unmarshal(data, &document)
+			}
+			if err == nil { // any process may be called kubelet
+				err = cmp.Or(yamltext.BoundAliasesOf(&document), yamltext.BoundKeysOf(&document))
+			}
+			if err == nil && len(document.Content) > 0 {
+				err = document.Decode(&file)
 			}
 			if err != nil {
 				r.incomplete("kubelet: reading %s: %v", config, reason(err))
