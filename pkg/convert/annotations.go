@@ -56,6 +56,8 @@ func (c *Converter) spell(in *unstructured.Unstructured, s speller) (changed boo
 		s.onlyVersion(gvk, object(in.Object, "spec"))
 	case "Service":
 		s.publicIPs(object(in.Object, "spec"))
+	case "PodSecurityPolicy":
+		s.profiles(object(object(in.Object, "metadata"), "annotations"))
 	}
 	return s.changed, s.losses
 }
@@ -184,6 +186,28 @@ func (s *speller) place(row kubever.Annotation, on carrier, at spot, written map
 		return func() { removeFieldAt(at.owner, row.Field) }
 	}
 	return nil
+}
+
+// profiles names what policies say of seccomp as the minor calls it.
+func (s *speller) profiles(annotations map[string]any) {
+	if kubever.Behaves(kubever.BehaviourSeccompRuntimeDefault, s.minor) {
+		return
+	}
+	for _, of := range []string{"defaultProfileName", "allowedProfileNames"} {
+		name := "seccomp.security.alpha.kubernetes.io/" + of
+		text, _ := annotations[name].(string)
+		profiles := strings.Split(text, ",")
+		for i, profile := range profiles {
+			if profile == "runtime/default" {
+				profiles[i] = "docker/default" // the same
+			}
+		}
+		if changed := strings.Join(profiles, ","); changed != text {
+			if s.changed = true; !s.dry {
+				annotations[name] = changed
+			}
+		}
+	}
 }
 
 // withAnnotation is the annotations of an object with one more.

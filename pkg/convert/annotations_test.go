@@ -248,6 +248,14 @@ func TestSpellNamesProfilesAsTheReleaseDoes(t *testing.T) {
 		if said[ofPod] != want || said[ofContainer] != want || changed != (minor < 11) || len(losses) > 0 {
 			t.Errorf("%s: annotations %v, changed %v, losses %v; want %s", minor, said, changed, losses, want)
 		}
+		const allowed = "seccomp.security.alpha.kubernetes.io/allowedProfileNames"
+		policy := parse(t, []byte(`{"apiVersion":"extensions/v1beta1","kind":"PodSecurityPolicy","metadata":{"name":"p",`+
+			`"annotations":{"`+allowed+`":"localhost/a,runtime/default"}},"spec":{}}`))
+		changed, losses = c.Spell(policy, minor)
+		if said := policy.GetAnnotations()[allowed]; said != "localhost/a,"+want || changed != (minor < 11) ||
+			len(losses) > 0 {
+			t.Errorf("%s: a policy allows %s, changed %v, losses %v; want %s", minor, said, changed, losses, want)
+		}
 	}
 }
 

@@ -107,6 +107,12 @@ const (
 	BehaviourKubeletConnectionsChecked
 	// BehaviourKubeletLeaseHeartbeat: kubelets send heartbeats as Leases and update node status rarely.
 	BehaviourKubeletLeaseHeartbeat
+	// BehaviourNodeExternalIDRequired: kube-apiserver refuses Nodes with neither a name nor an external ID.
+	BehaviourNodeExternalIDRequired
+	// BehaviourNodeTermsRequired: kube-apiserver refuses terms of node affinity without matchExpressions.
+	BehaviourNodeTermsRequired
+	// BehaviourPolicyAnySeccomp: a PodSecurityPolicy may allow all seccomp profiles.
+	BehaviourPolicyAnySeccomp
 	// BehaviourKubectlNullsRefused: kubectl sends no null in a list.
 	BehaviourKubectlNullsRefused
 	// BehaviourKubectlNullValuesRefused: kubectl sends no null in a map, such as that of labels.
@@ -290,6 +296,9 @@ var behaviourNames = [...]string{
 	BehaviourKMSGCMRead:                   "kms-aes-gcm-read",
 	BehaviourKMSGCMWritten:                "kms-aes-gcm-written",
 	BehaviourKubectlRawRefused:            "kubectl-raw-refused",
+	BehaviourNodeExternalIDRequired:       "node-external-id-required",
+	BehaviourNodeTermsRequired:            "node-terms-required",
+	BehaviourPolicyAnySeccomp:             "policy-any-seccomp",
 	BehaviourKubectlNullsRefused:          "kubectl-nulls-refused",
 	BehaviourKubectlNullValuesRefused:     "kubectl-null-values-refused",
 	BehaviourKubectlRequires:              "kubectl-requires",

@@ -418,7 +418,7 @@ func (a *acceptance) result(r stream.Result) error {
 
 // elsewhere is what convert does not look at: other objects, admission, and what flags of a server decide.
 var elsewhere = regexp.MustCompile(`service account|priority admission controller|priorityClass is not permitted|` +
-	`failed calling .*webhook|is not in the valid range`)
+	`failed calling .*webhook|is not in the valid range|error querying`)
 
 // dryRuns reports whether servers of the minor carry out dryRun: the feature gate is off by default in 1.12.
 func (a *acceptance) dryRuns() bool { return a.minor >= 13 }

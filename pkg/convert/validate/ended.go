@@ -89,6 +89,7 @@ func (v *validation) securityPolicy(object *unstructured.Unstructured) (errs fie
 			errs = append(errs, idRanges(ranges, at.Child(s.name, "ranges"))...)
 		}
 	}
+	errs = append(errs, v.policyProfiles(object.GetAnnotations())...)
 	known := policyVolumes(v.minor)
 	for i, volume := range stringsIn(spec, "volumes") {
 		if !slices.Contains(known, volume) {
@@ -119,6 +120,46 @@ func (v *validation) securityPolicy(object *unstructured.Unstructured) (errs fie
 		}
 	}
 	return errs, nil
+}
+
+// policyProfiles are the errors of the annotations that name profiles. Source:
+// ValidatePodSecurityPolicySpecificAnnotations in pkg/apis/extensions/validation/validation.go@1.6.13,1.10.13 and
+// pkg/apis/policy/validation/validation.go@1.15.12.
+func (v *validation) policyProfiles(annotations map[string]string) (errs field.ErrorList) {
+	seccomp := []string{"docker/default", "unconfined"}
+	if kubever.Behaves(kubever.BehaviourSeccompRuntimeDefault, v.minor) {
+		seccomp = append(seccomp, "runtime/default")
+	}
+	appArmor := []string{"", "runtime/default"}
+	if !kubever.Behaves(kubever.BehaviourAppArmorUnconfinedRefused, v.minor) {
+		appArmor = append(appArmor, "unconfined")
+	}
+	for _, of := range []struct {
+		group string
+		known []string
+		any   bool // may be allowed
+	}{
+		{"apparmor.security.beta.kubernetes.io/", appArmor, false},
+		{"seccomp.security.alpha.kubernetes.io/", seccomp, kubever.Behaves(kubever.BehaviourPolicyAnySeccomp, v.minor)},
+	} {
+		for _, name := range []string{"defaultProfileName", "allowedProfileNames"} {
+			text, profiles := annotations[of.group+name], []string{annotations[of.group+name]}
+			if name == "allowedProfileNames" {
+				profiles = strings.Split(text, ",")
+			}
+			for _, profile := range profiles {
+				local, isLocal := strings.CutPrefix(profile, "localhost/")
+				isLocal = isLocal && (of.group[0] == 'a' || !strings.HasPrefix(local, "/") &&
+					!slices.Contains(strings.Split(local, "/"), ".."))
+				if text != "" && !isLocal && !slices.Contains(of.known, profile) &&
+					!(of.any && profile == "*" && name == "allowedProfileNames") {
+					at := field.NewPath("metadata", "annotations").Key(of.group + name)
+					errs = append(errs, field.Invalid(at, profile, "is no profile there"))
+				}
+			}
+		}
+	}
+	return errs
 }
 
 func policyCapabilities(spec map[string]any, at *field.Path) (errs field.ErrorList) {

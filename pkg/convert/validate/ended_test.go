@@ -24,8 +24,12 @@ func TestKindsWithoutValidationToday(t *testing.T) {
 		definition = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\n" +
 			"metadata: {name: foos.g.example}\nspec: {group: g.example, names: {plural: foos, singular: foo, " +
 			"kind: Foo, listKind: FooList}, "
-		review = "apiVersion: authorization.k8s.io/v1\nkind: "
+		review  = "apiVersion: authorization.k8s.io/v1\nkind: "
+		seccomp = "metadata.annotations[seccomp.security.alpha.kubernetes.io/allowedProfileNames]"
 	)
+	profiled := func(annotation string) string {
+		return strings.Replace(policy, "name: a", "name: a, annotations: {"+annotation+"}", 1) + rules + "}"
+	}
 	for _, test := range []struct {
 		text, refused string // the field; "" for none
 		minor         kubever.Minor
@@ -43,6 +47,19 @@ func TestKindsWithoutValidationToday(t *testing.T) {
 		{policy + "{" + rest + "supplementalGroups: {rule: MustRunAs, ranges: [{min: -1, max: 2}]}}",
 			"spec.supplementalGroups.ranges[0].min", 15},
 		{policy + "{" + rest + "}", "spec.supplementalGroups.rule", 6},
+		{profiled("seccomp.security.alpha.kubernetes.io/allowedProfileNames: '*'"), seccomp, 7},
+		{profiled("seccomp.security.alpha.kubernetes.io/allowedProfileNames: '*'"), "", 8},
+		{profiled("seccomp.security.alpha.kubernetes.io/allowedProfileNames: 'docker/default,localhost/a/b'"), "", 6},
+		{profiled("seccomp.security.alpha.kubernetes.io/allowedProfileNames: 'docker/default,localhost/../b'"),
+			seccomp, 15},
+		{profiled("seccomp.security.alpha.kubernetes.io/allowedProfileNames: runtime/default"), seccomp, 10},
+		{profiled("seccomp.security.alpha.kubernetes.io/allowedProfileNames: runtime/default"), "", 11},
+		{profiled("seccomp.security.alpha.kubernetes.io/defaultProfileName: '*'"),
+			"metadata.annotations[seccomp.security.alpha.kubernetes.io/defaultProfileName]", 15},
+		{profiled("apparmor.security.beta.kubernetes.io/allowedProfileNames: 'runtime/default,localhost/a'"), "", 6},
+		{profiled("apparmor.security.beta.kubernetes.io/allowedProfileNames: unconfined"),
+			"metadata.annotations[apparmor.security.beta.kubernetes.io/allowedProfileNames]", 8},
+		{profiled("apparmor.security.beta.kubernetes.io/allowedProfileNames: unconfined"), "", 9},
 		{policy + rules + ", runAsGroup: {rule: MustRunAs}}", "spec.runAsGroup.ranges", 15},
 		{policy + rules + ", runAsGroup: {rule: MustRunAs}}", "", 10}, // which does not know the field
 		{policy + rules + ", requiredDropCapabilities: [ALL], allowedCapabilities: [ALL]}",

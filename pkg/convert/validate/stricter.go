@@ -90,6 +90,17 @@ var strictnesses = []strictness{
 		},
 	},
 	{
+		kinds:     []string{"Node"},
+		behaviour: kubever.BehaviourNodeExternalIDRequired,
+		refuses: func(object *unstructured.Unstructured) field.ErrorList {
+			if object.GetAPIVersion() != "v1" || object.GetName() != "" ||
+				text(fields(object.Object["spec"])["externalID"]) != "" {
+				return nil
+			}
+			return field.ErrorList{field.Required(field.NewPath("spec", "externalID"), "where there is no name")}
+		},
+	},
+	{
 		kinds:     []string{"Endpoints"},
 		behaviour: kubever.BehaviourEndpointsPortsRequired,
 		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {

@@ -91,6 +91,24 @@ var podStrictnesses = []podStrictness{
 		}
 		return errs
 	}},
+	{kubever.BehaviourNodeTermsRequired, func(spec map[string]any, at *field.Path) (errs field.ErrorList) {
+		affinity, at := fields(fields(spec["affinity"])["nodeAffinity"]), at.Child("affinity", "nodeAffinity")
+		const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution",
+			"preferredDuringSchedulingIgnoredDuringExecution"
+		refused := func(term map[string]any, at *field.Path) {
+			if len(objectsIn(term, "matchExpressions")) == 0 {
+				errs = append(errs, field.Invalid(at.Child("matchExpressions"), 0,
+					"must have at least one requirement"))
+			}
+		}
+		for i, term := range objectsIn(fields(affinity[required]), "nodeSelectorTerms") {
+			refused(term, at.Child(required, "nodeSelectorTerms").Index(i))
+		}
+		for i, preference := range objectsIn(affinity, preferred) {
+			refused(fields(preference["preference"]), at.Child(preferred).Index(i).Child("preference"))
+		}
+		return errs
+	}},
 	{kubever.BehaviourHostAliasesOfPodNetwork, func(spec map[string]any, at *field.Path) field.ErrorList {
 		if spec["hostNetwork"] != true || len(objectsIn(spec, "hostAliases")) == 0 {
 			return nil

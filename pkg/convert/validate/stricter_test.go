@@ -46,6 +46,14 @@ func TestWhatOldServersRefuse(t *testing.T) {
 		{"dnsConfig: {searches: [a.example.]}, containers: [{name: c, image: i}]", "", 0, 0},
 		{"securityContext: {sysctls: [{name: net/ipv4/tcp_syncookies, value: '1'}]}, containers: [{name: c, image: i}]",
 			"securityContext.sysctls[0].name", 11, 24},
+		{"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [" +
+			"{matchFields: [{key: metadata.name, operator: In, values: [a]}]}]}}}, containers: [{name: c, image: i}]",
+			"affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]." +
+				"matchExpressions",
+			6, 9},
+		{"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: " +
+			"{matchExpressions: []}}]}}, containers: [{name: c, image: i}]", "affinity.nodeAffinity." +
+			"preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions", 6, 9},
 		{"containers: [{name: c, image: i, lifecycle: {preStop: {sleep: {seconds: 0}}}}]",
 			"containers[0].lifecycle.preStop.sleep.seconds", 30, 32},
 		{"containers: [{name: c, image: i, lifecycle: {preStop: {sleep: {}}}}]",
@@ -247,6 +255,9 @@ func TestWhatOldServersRefuseOfObjects(t *testing.T) {
 		{fmt.Sprintf(annotated, deployment, "security.alpha.kubernetes.io/sysctls", "a.b"),
 			"spec.template.metadata.annotations[security.alpha.kubernetes.io/sysctls]", 6, 10},
 		{fmt.Sprintf(annotated, deployment, "security.alpha.kubernetes.io/sysctls", "a.b=1,c.d=2"), "spec", none, none},
+		{"apiVersion: v1\nkind: Node\nmetadata: {generateName: a-}", "spec.externalID", 6, 10},
+		{"apiVersion: v1\nkind: Node\nmetadata: {generateName: a-}\nspec: {externalID: a}", "spec", none, none},
+		{"apiVersion: v1\nkind: Node\nmetadata: {name: a}", "spec", none, none},
 		{"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\nspec: {accessModes: [ReadWriteOnce], " +
 			"resources: {requests: {storage: 1Gi}}, dataSource: {kind: VolumeSnapshot, name: a, " +
 			"apiGroup: snapshot.storage.k8s.io}}", "spec.dataSource", 12, 13},
