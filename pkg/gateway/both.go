@@ -215,6 +215,8 @@ func (b *both) tables(w http.ResponseWriter, names []pair.Side, form string, ask
 	token merge.Token) error {
 	answers, errs := b.each(names, ask, limitListBytes)
 	tables := make([]*merge.Table, 0, len(names))
+	turn := &turn{workers: b.own.workers} // none is held while memory is waited for
+	defer turn.end()
 	for _, name := range names {
 		if err := errs[name]; err != nil {
 			return err
@@ -229,14 +231,22 @@ func (b *both) tables(w http.ResponseWriter, names []pair.Side, form string, ask
 				return unreachable(name, err)
 			}
 		}
+		if err := turn.begin(b.r.Context(), turn.wait); err != nil {
+			return err
+		}
 		text, err := merge.ReadText(a.body)
+		turn.end()
 		if err != nil {
 			return unreachable(name, err)
 		}
 		if err := b.memory.Grow(b.r.Context(), text.HeldBytes()); err != nil {
 			return unavailable("the list of the %s side: %v", name, err)
 		}
+		if err := turn.begin(b.r.Context(), turn.wait); err != nil {
+			return err
+		}
 		t, err := merge.ParseTable(text, name)
+		turn.end()
 		if err != nil {
 			return unreachable(name, err)
 		}
@@ -246,7 +256,11 @@ func (b *both) tables(w http.ResponseWriter, names []pair.Side, form string, ask
 	if err := b.memory.Grow(b.r.Context(), merge.MergedBytes(tables)); err != nil {
 		return unavailable("merging the lists of the two sides: %v", err)
 	}
+	if err := turn.begin(b.r.Context(), turn.wait); err != nil {
+		return err
+	}
 	body, err := merge.Tables(tables, token)
+	turn.end()
 	if err != nil {
 		return unavailable("merging the lists of the two sides: %v", err)
 	}
@@ -277,6 +291,8 @@ func (b *both) stream(w http.ResponseWriter, names []pair.Side, form string, ask
 		}
 	}()
 	var group sync.WaitGroup
+	turn := &turn{workers: b.own.workers}
+	defer turn.end()
 	for i, name := range names {
 		memory := b.reserve(b.exchange) // one for each: it grows in one place at a time
 		b.took.end(memory.Release)
@@ -289,6 +305,7 @@ func (b *both) stream(w http.ResponseWriter, names []pair.Side, form string, ask
 			if b.reduces(name, form) {
 				read = merge.NewMetadataStream
 			}
+			bodies[i] = &pieces{ReadCloser: bodies[i], ctx: ctx, turn: turn}
 			if streams[i], errs[i] = read(bodies[i], name, grow); errs[i] != nil {
 				errs[i] = unreachable(name, errs[i])
 			}
@@ -304,7 +321,13 @@ func (b *both) stream(w http.ResponseWriter, names []pair.Side, form string, ask
 		addWarnings(w, header)
 	}
 	b.took.by(pair.Sides()...)
-	out := &begun{ResponseWriter: w}
+	if err := turn.begin(ctx, turn.wait); err != nil {
+		return err
+	}
+	for _, body := range bodies {
+		body.(*pieces).merged = true
+	}
+	out := &begun{ResponseWriter: w, ctx: ctx, turn: turn}
 	if err := merge.Streams(out, streams, token); err != nil {
 		if out.begun && out.err == nil {
 			b.log.Warn("merged list aborted", "path", b.info.Path, "err", webserver.Brief(err))
@@ -317,9 +340,11 @@ func (b *both) stream(w http.ResponseWriter, names []pair.Side, form string, ask
 	return nil
 }
 
-// begun knows whether something was written, and why it could not be.
+// begun knows whether something was written, and why it could not be. The turn ends while it is written.
 type begun struct {
 	http.ResponseWriter
+	ctx   context.Context
+	turn  *turn
 	begun bool
 	err   error
 }
@@ -327,8 +352,32 @@ type begun struct {
 // Write implements io.Writer.
 func (b *begun) Write(p []byte) (n int, err error) {
 	b.begun = true
-	n, b.err = b.ResponseWriter.Write(p)
+	b.turn.end()
+	if n, b.err = b.ResponseWriter.Write(p); b.err == nil {
+		b.err = b.turn.begin(b.ctx, 0)
+	}
 	return n, b.err
+}
+
+// pieces is a side's list. While it is merged, the turn ends for as long as a piece of it takes to come.
+type pieces struct {
+	io.ReadCloser
+	ctx    context.Context
+	turn   *turn
+	merged bool
+}
+
+// Read implements io.Reader.
+func (p *pieces) Read(into []byte) (int, error) {
+	if !p.merged {
+		return p.ReadCloser.Read(into)
+	}
+	p.turn.end()
+	n, err := p.ReadCloser.Read(into)
+	if late := p.turn.begin(p.ctx, 0); late != nil {
+		return n, late
+	}
+	return n, err
 }
 
 // opened is the body of a side's list. What is converted is held whole: what it loses is said before it.

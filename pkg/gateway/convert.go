@@ -1,14 +1,12 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,26 +28,9 @@ const AllowLossAnnotation = "kubefusion.dev/allow-loss"
 // conversion converts one request to a side that serves the resource in another version.
 type conversion struct {
 	http.RoundTripper
-	workers *workers
-	leave   func()   // the turn in which it works; nil while there is none
-	said    []string // of what is lost
-	more    int      // that is not said
-}
-
-// begin waits for the turn in which it works; with a limit where nothing was sent yet.
-func (v *conversion) begin(ctx context.Context, limit time.Duration) (err error) {
-	if v.leave == nil {
-		v.leave, err = v.workers.take(ctx, limit)
-	}
-	return err
-}
-
-// end ends the turn, where there is one: nothing waits for a side, or a client, in one.
-func (v *conversion) end() {
-	if v.leave != nil {
-		v.leave()
-		v.leave = nil
-	}
+	turn
+	said []string // of what is lost
+	more int      // that is not said
 }
 
 // limitWarnings bounds the warnings of one answer: a list may have one for each object.
@@ -63,7 +44,7 @@ func (g *Gateway) conversion(c *exchange, row *routes.Row, name pair.Side,
 		return nil
 	}
 	s := g.at(name)
-	v := &conversion{workers: c.own.workers}
+	v := &conversion{turn: turn{workers: c.own.workers}}
 	next := held{s.forward, memory, v, c.info.Verb == "watch"}
 	v.RoundTripper = client.Transport(next, c.view.live[name], s.base.Path, client.Options{
 		Judge: func(object map[string]any, loss *client.LossError) error {

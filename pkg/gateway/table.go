@@ -48,6 +48,11 @@ func (b *both) tabled(body []byte, list bool, form string) ([]byte, error) {
 	if err := b.memory.Grow(b.r.Context(), tableCopies*webserver.DecodedBytes(body)); err != nil {
 		return nil, unread(err)
 	}
+	leave, err := b.own.workers.take(b.r.Context(), 0)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	return b.tableOf(body, list, form)
 }
 

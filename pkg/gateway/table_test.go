@@ -245,7 +245,8 @@ func TestObjectsThatLookLikeLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &both{Gateway: &Gateway{messages: converter}, query: url.Values{}, r: httptest.NewRequest("GET", "/", nil)}
+	b := &both{Gateway: &Gateway{messages: converter}, query: url.Values{}, r: httptest.NewRequest("GET", "/", nil),
+		exchange: &exchange{own: &share{workers: newWorkers()}}}
 	for _, text := range []string{
 		`{"apiVersion":"example.com/v1","kind":"AllowList","metadata":{"name":"one"}}`,
 		`{"apiVersion":"example.com/v1","kind":"Menu","metadata":{"name":"one"},"items":["pizza",{"a":1}]}`,

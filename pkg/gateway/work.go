@@ -49,6 +49,28 @@ func (w *workers) take(ctx context.Context, limit time.Duration) (leave func(), 
 	}
 }
 
+// turn is that of one request, which ends while it waits for a side or a client. One goroutine uses it.
+type turn struct {
+	*workers
+	leave func() // nil while there is none
+}
+
+// begin waits for the turn; with a limit where nothing was sent yet. Errors: those of take.
+func (t *turn) begin(ctx context.Context, limit time.Duration) (err error) {
+	if t.leave == nil {
+		t.leave, err = t.take(ctx, limit)
+	}
+	return err
+}
+
+// end ends the turn, where there is one.
+func (t *turn) end() {
+	if t.leave != nil {
+		t.leave()
+		t.leave = nil
+	}
+}
+
 // do works on what a client sent, before a side is asked to write it. Errors: those of take, and of the work.
 func (w *workers) do(ctx context.Context, work func() error) error {
 	leave, err := w.take(ctx, w.wait)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -99,7 +100,7 @@ func TestSidesAreAskedOutsideOfTurns(t *testing.T) {
 	if got := s.at("spec", "replicas"); got != "7" || asked < 3 || len(alices.workers.turns) > 0 {
 		t.Errorf("%s replicas, asked %d times, %d turns", got, asked, len(alices.workers.turns))
 	}
-	over := &conversion{workers: newWorkers()}
+	over := &conversion{turn: turn{workers: newWorkers()}}
 	answer := &heldBody{ReadCloser: io.NopCloser(strings.NewReader("{}")), request: &http.Request{}, over: over,
 		memory: x.gateway.memory.Reserve()}
 	if _, err := answer.Read(make([]byte, 2)); err != nil || len(over.workers.turns) != 0 {
@@ -133,4 +134,67 @@ func TestTurnsEnd(t *testing.T) {
 			t.Errorf("%v, %d turns", err, len(w.turns))
 		}
 	})
+}
+
+// Lists are merged in turns, and none is held while a side has more to send, or the client to take.
+func TestListsAreMergedInTurns(t *testing.T) {
+	const table = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"
+	x := newFixture(t)
+	x.legacy.say("GET "+collection, http.StatusOK, emptyList)
+	x.modern.say("GET "+collection, http.StatusOK, emptyList)
+	alices, left := x.gateway.shares.of("alice")
+	defer left()
+	alices.workers.wait = 10 * time.Millisecond
+	for range cap(alices.workers.turns) {
+		alices.workers.turns <- struct{}{}
+	}
+	x.wants("GET", collection, "", http.StatusTooManyRequests, "at a time")
+	x.wants("GET", collection, "", http.StatusOK, "DeploymentList", "Test-Certificate: bob")
+	for range cap(alices.workers.turns) {
+		<-alices.workers.turns
+	}
+	alices.workers.wait = time.Minute
+	x.modern.page("GET "+collection, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, strings.Replace(emptyList, "]}", deployment("a", "u"), 1))
+		_ = http.NewResponseController(w).Flush()
+		for end := time.Now().Add(10 * time.Second); len(alices.workers.turns) > 0; runtime.Gosched() {
+			if time.Now().After(end) {
+				t.Error("a turn is held while a side sends")
+				break
+			}
+		}
+		_, _ = io.WriteString(w, ","+deployment("b", "v")+"]}")
+	})
+	x.wants("GET", collection, "", http.StatusOK, `"b"`)
+	out := &begun{ctx: t.Context(), turn: &turn{workers: alices.workers}}
+	out.ResponseWriter = writing{func() {
+		if n := len(alices.workers.turns); n > 0 {
+			t.Errorf("%d turns while the client takes a list", n)
+		}
+	}}
+	for range 2 {
+		if _, err := out.Write(nil); err != nil || len(alices.workers.turns) != 1 {
+			t.Errorf("behind a write: %v, %d turns", err, len(alices.workers.turns))
+		}
+	}
+	out.turn.end()
+	x.modern.say("GET "+collection, http.StatusOK, `{"kind":"Table","metadata":{"resourceVersion":"1"},"rows":[]}`)
+	x.legacy.say("GET "+collection, http.StatusOK, `{"kind":"Table","metadata":{"resourceVersion":"1"},"rows":[]}`)
+	x.wants("GET", collection, "", http.StatusOK, "Table", table)
+	alices.workers.wait = 10 * time.Millisecond
+	for range cap(alices.workers.turns) {
+		alices.workers.turns <- struct{}{}
+	}
+	x.wants("GET", collection, "", http.StatusTooManyRequests, "at a time", table)
+}
+
+// writing is told of each write.
+type writing struct{ told func() }
+
+func (w writing) Header() http.Header { return nil }
+func (w writing) WriteHeader(int)     {}
+func (w writing) Write(p []byte) (int, error) {
+	w.told()
+	return len(p), nil
 }
