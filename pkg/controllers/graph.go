@@ -41,6 +41,7 @@ type graph struct {
 	objects    map[resource]int                 // nodes
 	ending     map[string]bool                  // namespaces that are being deleted, or were
 	expected   map[types.UID]bool               // nodes that this process is deleting
+	left       map[types.UID]string             // kinds of owners that went with their resource, not by a deletion
 	limit      int                              // of the objects of each resource
 	beyond     map[resource]bool                // resources of which objects were not kept, because of limit
 	now        func() time.Time
@@ -56,7 +57,8 @@ func newGraph(now func() time.Time, attend func(types.UID)) *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, owners: map[resource]int{},
 		objects: map[resource]int{}, ending: map[string]bool{}, expected: map[types.UID]bool{},
-		limit: limitObjects, beyond: map[resource]bool{}, now: now, attend: attend, vanished: func(*resource, int) {},
+		left: map[types.UID]string{}, limit: limitObjects, beyond: map[resource]bool{}, now: now, attend: attend,
+		vanished: func(*resource, int) {},
 	}
 }
 
@@ -122,6 +124,7 @@ func (g *graph) put(n *node) (attention []types.UID) {
 		}
 	}
 	g.nodes[n.uid] = n
+	delete(g.left, n.uid)
 	g.countOwner(n, 1)
 	if isNamespace(*n.resource) {
 		g.ending[n.name] = n.deleting
@@ -226,10 +229,23 @@ func (g *graph) leave(r *resource) (owners int) {
 		}
 		g.take(n)
 		if delete(g.expected, uid); len(g.dependents[uid]) > 0 {
+			g.left[uid] = kindOf(*r)
 			owners++
 		}
 	}
 	return owners
+}
+
+// misses reports whether owners of a kind went with their resource, and were not seen since.
+func (g *graph) misses(kind string) bool {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	for _, of := range g.left {
+		if of == kind {
+			return true
+		}
+	}
+	return false
 }
 
 // owning is how many objects of a resource own something.
@@ -245,6 +261,7 @@ func (g *graph) unlink(n *node) {
 			continue // others are left, or the object names this owner twice
 		}
 		delete(g.dependents, o.uid)
+		delete(g.left, o.uid)
 		if owner := g.nodes[o.uid]; owner != nil {
 			g.owners[*owner.resource]--
 		}

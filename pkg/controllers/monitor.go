@@ -112,6 +112,8 @@ type monitors struct {
 
 	mutex   sync.Mutex
 	running map[resource]*monitor
+	several map[string]bool // kinds that a side serves in versions that are not watched, too
+	owned   map[string]bool // kinds of which this process has seen objects that own others
 	wait    sync.WaitGroup
 }
 
@@ -152,8 +154,14 @@ func (m *monitors) sync(ctx context.Context) error {
 			m.cluster.log.Warn("kind not served any more; what its objects own is kept", "side", r.side,
 				"resource", r.String(), "owners", owners)
 		}
-		if monitor.synced.Load() {
-			m.cluster.guard.rememberKind(r, owners > 0)
+		if owners > 0 || monitor.synced.Load() {
+			m.note(r, owners > 0)
+		}
+	}
+	m.several = map[string]bool{}
+	for _, c := range both {
+		for _, r := range c.further {
+			m.several[kindOf(r)] = true
 		}
 	}
 	m.remember()
@@ -178,9 +186,24 @@ func (m *monitors) remember() {
 	}
 	for r := range m.running {
 		if key := kindOf(r); owning[key] || !unsure[key] {
-			m.cluster.guard.rememberKind(r, owning[key])
+			m.note(r, owning[key])
 		}
 	}
+}
+
+// note remembers a kind, or forgets it: not while owners are missed that were watched in another version, nor while
+// another version may have some that this process has never watched. The mutex is held.
+func (m *monitors) note(r resource, owns bool) {
+	key := kindOf(r)
+	if owns {
+		if m.owned == nil {
+			m.owned = map[string]bool{}
+		}
+		m.owned[key] = true
+	} else if m.graph.misses(key) || m.several[key] && !m.owned[key] {
+		return
+	}
+	m.cluster.guard.rememberKind(r, owns)
 }
 
 // listen notes since when a side has not served the custom kinds of the other, before a reference is seen.

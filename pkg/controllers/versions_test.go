@@ -285,3 +285,39 @@ func TestObjectsOfEveryVersionAreListed(t *testing.T) {
 		}
 	})
 }
+
+// A version that takes the place of the watched one, and has no objects, says nothing of those that were watched
+// before: by this process, or by the one before it.
+func TestKindsOfSeveralServersAreNotForgotten(t *testing.T) {
+	at := schema.GroupVersionResource{Group: "both.test", Version: "v9", Resource: "gadgets"}
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarted %t", restarted), func(t *testing.T) {
+			w, options := newWorld(t), Options{StateDirectory: t.TempDir()}
+			c, m := w.collector(options)
+			pod := w.put("", "pods", "demo", "one", w.put(modern, "gadgets", "demo", "one"))
+			w.see(t.Context(), m)
+			m.monitors.learn()
+
+			if restarted {
+				c, m = w.collector(options)
+			}
+			served := c.clients[modern].server
+			w.defineIn(c, modern, at, "Gadget")
+			look := func() {
+				t.Helper()
+				forget(m)
+				if err := m.monitors.sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.see(t.Context(), m)
+			look()
+			c.clients[modern].server = served
+			w.unserved()
+			look()
+			if err := c.process(t.Context(), pod.UID); err != nil || len(w.deletions) > 0 {
+				t.Errorf("process = %v, deleted %q; want the pod to stay, whose owner is there", err, w.deletions)
+			}
+		})
+	}
+}
