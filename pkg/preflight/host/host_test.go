@@ -91,7 +91,26 @@ func TestParseSocket(t *testing.T) {
 	}
 }
 
-// TestConfigurationsOfKubeletsAreBounded: any user may call a process kubelet, and name a file of one key.
+// TestKubeletsOfOtherUsers are none.
+func TestKubeletsOfOtherUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	proc := t.TempDir()
+	write(t, filepath.Join(proc, "12", "cmdline"), "kubelet\x00--pod-manifest-path=/home/mallory\x00")
+	if err := os.Chown(filepath.Join(proc, "12"), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if command := newReader().findKubelet(proc); command != nil {
+		t.Errorf("found %q, want none", command)
+	}
+	write(t, filepath.Join(proc, "345", "cmdline"), "kubelet\x00--v=2\x00")
+	if command := newReader().findKubelet(proc); !slices.Contains(command, "--v=2") {
+		t.Errorf("found %q, want that of root", command)
+	}
+}
+
+// TestConfigurationsOfKubeletsAreBounded: a file of one key takes no memory.
 func TestConfigurationsOfKubeletsAreBounded(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, config, strings.Repeat("a: b\n", 3000))

@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -51,10 +52,14 @@ func (r *reader) stores(ctx context.Context, n *preflight.Needs) {
 	}
 }
 
-// findKubelet is the command line of the kubelet that runs here, nil for none.
+// findKubelet is the command line of the kubelet that runs here, nil for none. One that another user calls so is none:
+// it would say which configuration is read, and which socket is asked.
 func (r *reader) findKubelet(proc string) []string {
 	processes, _ := filepath.Glob(filepath.Join(proc, "[0-9]*"))
 	for _, process := range processes {
+		if info, err := os.Lstat(process); err != nil || !filetree.Trusted(info) {
+			continue
+		}
 		command := commandLine(process)
 		for i, word := range command[:min(len(command), 2)] {
 			if base := filepath.Base(word); base == "kubelet" && (i == 0 || strings.Contains(command[0], "hyperkube")) {
