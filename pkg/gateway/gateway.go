@@ -356,6 +356,14 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 		return err
 	}
 	t.end(leave)
+	if share := shareOf(id.Info); !c.long && share != id.GetName() {
+		leave, err := g.flights.enter(share, false, limit*limitAccounts)
+		if err != nil {
+			g.metrics.refuses(component, "concurrency-limit")
+			return err
+		}
+		t.end(leave)
+	}
 	if c.long {
 		if err := g.watches(c); err != nil {
 			g.metrics.refuses(component, "concurrency-limit")
@@ -608,8 +616,9 @@ const (
 	// limitWatchers is how many users may have as many watches as one may have: each namespace has as many users as its
 	// developers create service accounts.
 	limitWatchers = 10
-	// limitShareWatchers is the same of the service accounts of one namespace: they leave others their watches.
-	limitShareWatchers = 2
+	// limitAccounts is how many users the service accounts of one namespace count as, for what they have in flight: who
+	// may create them has as many as wanted.
+	limitAccounts = 2
 )
 
 // watches counts an answer that has no end of its own, until the request ends. Errors: 429 where there are too many.
@@ -618,7 +627,7 @@ func (g *Gateway) watches(c *exchange) error {
 		count *atomic.Int64
 		limit int
 		whose string
-	}{{&c.own.watching, limitShareWatchers, shareOf(c.id.Info)}, {&g.watching, limitWatchers, "all users"}} {
+	}{{&c.own.watching, limitAccounts, shareOf(c.id.Info)}, {&g.watching, limitWatchers, "all users"}} {
 		c.took.end(func() { all.count.Add(-1) })
 		if limit := g.options.Watches * all.limit; all.count.Add(1) > int64(limit) {
 			busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,

@@ -148,17 +148,44 @@ func TestWatchesOfAllAreBounded(t *testing.T) {
 		<-begun
 	}
 	const account = "system:serviceaccount:shop:web-%d"
-	for i := range limitShareWatchers {
+	for i := range limitAccounts {
 		watches(fmt.Sprintf(account, i))
 	}
 	x.wants("GET", pods+"?watch=true", "", http.StatusTooManyRequests, "of system:serviceaccounts:shop",
-		"Test-Certificate: "+fmt.Sprintf(account, limitShareWatchers))
-	for i := range limitWatchers - limitShareWatchers {
+		"Test-Certificate: "+fmt.Sprintf(account, limitAccounts))
+	for i := range limitWatchers - limitAccounts {
 		watches(fmt.Sprintf("user-%d", i))
 	}
 	x.wants("GET", pods+"?watch=true", "", http.StatusTooManyRequests, "of all users", "Test-Certificate: one-more")
 	x.modern.say("GET "+pods, http.StatusOK, `{"kind":"PodList"}`)
 	x.wants("GET", pods, "", http.StatusOK, "PodList", "Test-Certificate: one-more")
+}
+
+// TestRequestsOfANamespaceAreBounded: each request that waits holds memory, and service accounts are as many users as
+// somebody wants.
+func TestRequestsOfANamespaceAreBounded(t *testing.T) {
+	x := newFixture(t, func(o *Options) { o.Requests = 1 })
+	const pods = "/api/v1/namespaces/a/pods"
+	begun, end := make(chan struct{}), make(chan struct{})
+	x.modern.page("GET "+pods, func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-end
+	})
+	const account = "system:serviceaccount:shop:web-%d"
+	var asked sync.WaitGroup
+	for i := range limitAccounts {
+		asked.Go(func() { x.ask("GET", pods, "", "Test-Certificate: "+fmt.Sprintf(account, i)) })
+		<-begun
+	}
+	x.modern.say("GET "+pods, http.StatusOK, `{"kind":"PodList"}`)
+	x.wants("GET", pods, "", http.StatusTooManyRequests, "2 requests of system:serviceaccounts:shop",
+		"Test-Certificate: "+fmt.Sprintf(account, limitAccounts))
+	for _, other := range []string{"alice", "system:serviceaccount:bar:web", "system:serviceaccount:kube-system:gc"} {
+		x.wants("GET", pods, "", http.StatusOK, "PodList", "Test-Certificate: "+other)
+	}
+	close(end)
+	asked.Wait()
+	x.wants("GET", pods, "", http.StatusOK, "PodList", "Test-Certificate: "+fmt.Sprintf(account, limitAccounts))
 }
 
 // TestServiceAccountsOfANamespaceTakeTurnsAsOne: who creates a thousand of them is as often next as anyone.
