@@ -214,9 +214,9 @@ func TestComplete(t *testing.T) {
 			"lifecycle: {preStop: {sleep: {seconds: 3}}}}]}", to: "v1", minor: 15,
 			want: "1.15 refuses it: spec.containers[0].lifecycle.preStop: Required value"},
 		{in: "apiVersion: v1\nkind: Endpoints\nmetadata: {name: a}\nsubsets: [{addresses: [{ip: 1.1.1.1}]}]", to: "v1",
-			minor: 9, want: "1.9 refuses it: subsets[0].ports: Required value"},
+			minor: 7, want: "1.7 refuses it: subsets[0].ports: Required value"},
 		{in: "apiVersion: v1\nkind: Endpoints\nmetadata: {name: a}\nsubsets: [{addresses: [{ip: 1.1.1.1}]}]", to: "v1",
-			minor: 10},
+			minor: 8},
 		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, preserveUnknownFields: false, validation: "+
 			"{openAPIV3Schema: {properties: {a: {}}}}"), to: "apiextensions.k8s.io/v1beta1", minor: 15,
 			want: "openAPIV3Schema.type: Required value"},
