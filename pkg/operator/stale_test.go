@@ -3,6 +3,7 @@ package operator
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
+	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
 // TestObjectsOfThePastChangeNothing: an operator that starts may read its first objects from an API server that lags
@@ -35,6 +37,10 @@ func TestObjectsOfThePastChangeNothing(t *testing.T) {
 			f.Spec = bytes.Replace(f.Spec, []byte(`"1.36.3"`), []byte(`"1.36.2"`), 1)
 			f.Generation--
 		},
+		"its spec was another one, before the transition that goes on": func(f *api.FusedControlPlane) {
+			f.Spec = bytes.Replace(f.Spec, []byte(`"1.36.3"`), []byte(`"1.36.2"`), 1)
+			f.Generation--
+		},
 		"it wanted a restore": func(f *api.FusedControlPlane) {
 			f.Annotations = map[string]string{api.AnnotationRestore: kept}
 			f.Status.Backup = &api.BackupStatus{Kept: []string{kept}}
@@ -43,6 +49,17 @@ func TestObjectsOfThePastChangeNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFleetWith(t, 1, more)
 			of := types.NamespacedName{Name: f.names[0]}
+			r, err := readRecord(t.Context(), f.Reader, f.names[0])
+			if err == nil && strings.Contains(name, "goes on") {
+				r.Open = &open{To: r.Runs, Plan: r.Plan}
+				if r.Open.Transition, err = transition.NewHosted(nil, r.Plan, transition.Facts{}); err == nil {
+					err = r.write(t.Context(), f.Client, f.names[0])
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun := r.Open != nil
 			var stale bool
 			var read *api.FusedControlPlane
 			f.Client = interceptor.NewClient(f.Client.(client.WithWatch), interceptor.Funcs{
@@ -70,9 +87,9 @@ func TestObjectsOfThePastChangeNothing(t *testing.T) {
 			if err := f.Reader.Get(t.Context(), of, now); err != nil || len(now.Finalizers) != 1 {
 				t.Errorf("it has the finalizers %q (%v), want its own", now.Finalizers, err)
 			}
-			r, err := readRecord(t.Context(), f.Reader, f.names[0])
-			if err != nil || r.Open != nil {
-				t.Errorf("the record has the transition %+v (%v), want none", r.Open, err)
+			r, err = readRecord(t.Context(), f.Reader, f.names[0])
+			if err != nil || begun != (r.Open != nil) || begun && r.Open.Back {
+				t.Errorf("the record has the transition %+v (%v), and had one: %t", r.Open, err, begun)
 			}
 			for _, c := range read.Status.Conditions {
 				if c.Reason == "Findings" {
