@@ -15,11 +15,15 @@ type queues struct {
 
 // queue has the requests of a user, in the order in which they came.
 type queue struct {
-	user  string
-	seats int // that the user has
-	list  *list.List
-	place int // among the turns
+	user   string
+	seats  int    // that the user has
+	served uint64 // when the last one of it got a seat
+	list   *list.List
+	place  int // among the turns
 }
+
+// since is when it began to wait for its next turn: users who have as many seats take turns, however long their queues.
+func (q *queue) since() uint64 { return max(q.served, q.head().came) }
 
 func (q *queue) head() *waiter { return q.list.Front().Value.(*waiter) }
 
@@ -55,6 +59,12 @@ func (q *queues) remove(w *waiter) {
 	}
 }
 
+// serve takes a request out that gets a seat.
+func (q *queues) serve(w *waiter, now uint64) {
+	q.of[w.user].served = now
+	q.remove(w)
+}
+
 // has is how many seats a user has from now on.
 func (q *queues) has(user string, seats int) {
 	if own := q.of[user]; own != nil {
@@ -63,7 +73,8 @@ func (q *queues) has(user string, seats int) {
 	}
 }
 
-// first is the request of the user who has the fewest seats, and of these the one that came first; nil for none.
+// first is the request of the user who has the fewest seats, and of these of the one that waits the longest for a turn;
+// nil for none.
 func (q *queues) first() *waiter {
 	if len(q.turns) == 0 {
 		return nil
@@ -80,7 +91,7 @@ func (t turns) Less(i, j int) bool {
 	if t[i].seats != t[j].seats {
 		return t[i].seats < t[j].seats
 	}
-	return t[i].head().came < t[j].head().came
+	return t[i].since() < t[j].since()
 }
 
 func (t turns) Swap(i, j int) {

@@ -13,7 +13,7 @@ import (
 )
 
 // seats are for requests of all users that have an end. When all are taken, requests wait for one that becomes free:
-// those of components first, then those of the user who has the fewest, in the order in which they came.
+// those of components first, then those of the user who has the fewest, and of these in turns.
 //
 // It is less than API priority and fairness of API servers, whose queue sets share queues by hashes of users, in levels
 // of fixed shares that objects of one API server configure.
@@ -27,7 +27,7 @@ type seats struct {
 	mu                sync.Mutex
 	taken, components int
 	of                map[string]int // taken, by user
-	came              uint64         // how many
+	came              uint64         // how many, and how many were served
 	users, parts      queues         // those who wait: users, and components
 }
 
@@ -153,7 +153,8 @@ func (s *seats) queuesOf(component bool) *queues {
 // seat gives what seats there are to those who wait.
 func (s *seats) seat() {
 	for w := s.next(); w != nil; w = s.next() {
-		s.queuesOf(w.component).remove(w)
+		s.came++
+		s.queuesOf(w.component).serve(w, s.came)
 		s.taken++
 		s.metrics.waiting.WithLabelValues(level(w.component)).Dec()
 		s.metrics.executing.WithLabelValues(level(w.component)).Inc()

@@ -71,6 +71,7 @@ func TestSeatsAreSharedFairly(t *testing.T) {
 		{"in the order in which they come", "a a a -a -a", 2, "a a a"},
 		{"who has the fewest is next", "a a a a a b -a -a", 2, "a a b a"},
 		{"two share", "a a a a a b b b b -a -a -a -b", 2, "a a b a a b"},
+		{"a long queue gets one turn", "a b a a a b b b c -a -b -a", 2, "a b a b c"},
 		{"components are next", "a a a b C -a", 2, "a a C"},
 		{"components do not take all", "C C C a a -C", 2, "C C a"},
 		{"a tenth is for components", "a a a a a a a a a a C", 10, "a a a a a a a a a C"},
