@@ -509,7 +509,8 @@ func (a *acceptance) resource(gvk schema.GroupVersionKind) (kubever.APIResource,
 	return kubever.APIResource{}, false
 }
 
-// compare holds what the server has of the object against what was sent and what is called lost.
+// compare holds what the server has of the object against what was sent and what is called lost. Of status and
+// managedFields, which servers fill in themselves, convert says nothing.
 func (a *acceptance) compare(r stream.Result, got map[string]any) {
 	lost, values := map[string]bool{}, map[string]any{}
 	for _, loss := range r.Losses {
