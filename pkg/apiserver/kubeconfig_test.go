@@ -20,6 +20,10 @@ func TestKubeconfigsThatNameNoServer(t *testing.T) {
 		if err == nil || !strings.HasSuffix(err.Error(), name+": it names no server") {
 			t.Errorf("%s: Kubeconfig = %v, %v", name, config, err)
 		}
+		config, err = Kubeconfig(file, "other")
+		if err == nil || !strings.Contains(err.Error(), `context "other" does not exist`) {
+			t.Errorf("%s: Kubeconfig of another context = %v, %v", name, config, err)
+		}
 	}
 }
 

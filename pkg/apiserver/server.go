@@ -109,8 +109,8 @@ func Kubeconfig(file, context string) (*rest.Config, error) {
 	}
 	var config *rest.Config
 	if err == nil {
-		config, err = clientcmd.NewNonInteractiveClientConfig(*loaded, context, &clientcmd.ConfigOverrides{},
-			rules).ClientConfig()
+		config, err = clientcmd.NewNonInteractiveClientConfig(*loaded, "",
+			&clientcmd.ConfigOverrides{CurrentContext: context}, rules).ClientConfig()
 	}
 	switch {
 	case clientcmd.IsEmptyConfig(err):
