@@ -27,6 +27,24 @@ func TestKubeconfigsThatNameNoServer(t *testing.T) {
 	}
 }
 
+// TestContextsOfKubeconfigs: one that is named counts, whatever the current one is.
+func TestContextsOfKubeconfigs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	text := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"https://a"}}],` +
+		`"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"none"}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if config, err := Kubeconfig(file, "a"); err != nil || config.Host != "https://a" {
+		t.Errorf("Kubeconfig of a context = %v, %v", config, err)
+	}
+	for _, context := range []string{"", "other"} {
+		if config, err := Kubeconfig(file, context); err == nil {
+			t.Errorf("Kubeconfig of the context %q = %v", context, config)
+		}
+	}
+}
+
 // TestPasswordsOfKubeconfigsAreNotPrinted, which URLs may have.
 func TestPasswordsOfKubeconfigsAreNotPrinted(t *testing.T) {
 	for cluster, want := range map[string]string{

@@ -109,7 +109,7 @@ func Kubeconfig(file, context string) (*rest.Config, error) {
 	}
 	var config *rest.Config
 	if err == nil {
-		config, err = clientcmd.NewNonInteractiveClientConfig(*loaded, "",
+		config, err = clientcmd.NewNonInteractiveClientConfig(*loaded, context,
 			&clientcmd.ConfigOverrides{CurrentContext: context}, rules).ClientConfig()
 	}
 	switch {
