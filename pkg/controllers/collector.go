@@ -253,8 +253,12 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	if !owner.KnownKind {
 		return ownerState{seen: owner.Sight()}, fmt.Errorf("%s %s: %w", ref.APIVersion, ref.Kind, errUnserved)
 	}
+	left := c.graph.leftAs(ref.UID)
 	for _, side := range pair.Sides() {
-		if known := c.guard.owned(side, groups, ref.Kind); known && len(believed[side].ofKind(groups, ref.Kind)) == 0 {
+		was := c.guard.owned(side, groups, ref.Kind) || slices.ContainsFunc(groups, func(group string) bool {
+			return left == kindKey(side, group, ref.Kind) // where there was no room for the kind
+		})
+		if was && len(believed[side].ofKind(groups, ref.Kind)) == 0 {
 			return ownerState{}, fmt.Errorf("objects of the kind owned others on the %s side, which does not serve it "+
 				"any more: %w", side, errUnserved)
 		}

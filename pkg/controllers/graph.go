@@ -248,6 +248,13 @@ func (g *graph) misses(kind string) bool {
 	return false
 }
 
+// leftAs is the kind of an owner that went with its resource, and was not seen since; "" for none.
+func (g *graph) leftAs(uid types.UID) string {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.left[uid]
+}
+
 // owning is how many objects of a resource own something.
 func (g *graph) owning(r resource) int {
 	g.mutex.Lock()

@@ -224,7 +224,7 @@ func (g *guard) rememberKind(r resource, owns bool) {
 	case known:
 		g.memory.Kinds = slices.Delete(g.memory.Kinds, i, i+1)
 	case len(strings.Join(g.memory.Kinds, "   "))+len(key) > limitKindBytes:
-		g.log.Warn("too many kinds that own objects; the kind is not remembered", "kind", key)
+		g.log.Warn("too many kinds that own objects; this process alone remembers the kind", "kind", key)
 		return
 	default:
 		g.memory.Kinds = slices.Insert(g.memory.Kinds, i, key)
@@ -252,8 +252,13 @@ func (g *guard) kinds() string {
 
 // takeOverKinds remembers what the process that leads does; "" is of one that does not say so.
 func (g *guard) takeOverKinds(text string) {
+	if text == "" {
+		return
+	}
 	var kinds []string
-	if text == "" || len(text) > 2*limitKindBytes || json.Unmarshal([]byte(text), &kinds) != nil {
+	if len(text) > 2*limitKindBytes || json.Unmarshal([]byte(text), &kinds) != nil {
+		g.log.Warn("the lock has kinds that cannot be read; those that are remembered stay", "annotation",
+			KindsAnnotation)
 		return
 	}
 	slices.Sort(kinds)

@@ -116,8 +116,15 @@ func TestBuiltInVersionsAreWatched(t *testing.T) {
 // without deleting them: an extension API server keeps them in a store of its own. What they own stays, although the
 // other side serves the kind and does not have them, until the side serves it again, and says what has become of them.
 func TestOwnersThatVanishWithTheirKindHold(t *testing.T) {
+	for name, kinds := range map[string]int{"remembered": 0, "no room to remember": 10_000} {
+		t.Run(name, func(t *testing.T) { ownersHold(t, kinds) })
+	}
+}
+
+func ownersHold(t *testing.T, kinds int) {
 	w := newWorld(t)
 	c, m := w.collector(Options{})
+	rememberKinds(c.guard, kinds)
 	for i := range 2 * DefaultBrake.Least {
 		name := fmt.Sprintf("o%d", i)
 		w.put("", "pods", "demo", name, w.put(modern, "gadgets", "demo", name))
@@ -222,13 +229,18 @@ func TestKindsThatOwnAreRemembered(t *testing.T) {
 	}
 }
 
+// rememberKinds has a guard remember other kinds, as long as there is room.
+func rememberKinds(g *guard, number int) {
+	for i := range number {
+		g.rememberKind(resource{side: modern, GroupVersionResource: schema.GroupVersionResource{
+			Group: strings.Repeat("a", 200), Resource: "kinds"}, kind: fmt.Sprintf("Kind%d", i)}, true)
+	}
+}
+
 // The names of kinds are bounded, and a lock that says nothing of them, or nothing that can be read, changes nothing.
 func TestKindsThatOwnAreBounded(t *testing.T) {
 	c, _ := newWorld(t).collector(Options{})
-	for i := range 10_000 {
-		c.guard.rememberKind(resource{side: modern, GroupVersionResource: schema.GroupVersionResource{
-			Group: strings.Repeat("a", 200), Resource: "kinds"}, kind: fmt.Sprintf("Kind%d", i)}, true)
-	}
+	rememberKinds(c.guard, 10_000)
 	text := c.guard.kinds()
 	if len(text) > 100<<10 || !c.guard.owned(modern, []string{strings.Repeat("a", 200)}, "Kind1") {
 		t.Errorf("%d bytes are kept, want the first ones, and no more than an annotation takes", len(text))
