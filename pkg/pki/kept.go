@@ -107,13 +107,16 @@ func signedBy(data []byte, by []*x509.Certificate) bool {
 		return bytes.Equal(at.RawIssuer, a.RawSubject) && at.CheckSignatureFrom(a) == nil
 	}
 	for range certificates {
+		if slices.ContainsFunc(by, signs) {
+			return true
+		}
 		next := slices.IndexFunc(certificates[1:], signs)
-		if slices.ContainsFunc(by, signs) || next < 0 {
-			return slices.ContainsFunc(by, signs)
+		if next < 0 {
+			return false
 		}
 		at = certificates[1+next]
 	}
-	return false
+	return false // they sign each other
 }
 
 // limitBytes is the size of the largest file that is read: those of every public CA together are a fraction of it.

@@ -111,7 +111,7 @@ func (r *reader) kubelet(command []string, manifests string) {
 			if err == nil {
 				err = yaml.Unmarshal(data, &document)
 			}
-			if err == nil { // any process may be called kubelet
+			if err == nil { // it may be any file that the command line names
 				err = cmp.Or(yamltext.BoundAliasesOf(&document), yamltext.BoundKeysOf(&document))
 			}
 			if err == nil && len(document.Content) > 0 {
