@@ -153,3 +153,46 @@ func TestALostNodeIsLeftOut(t *testing.T) {
 		t.Errorf("%v; steps on the lost node: %v", err, tr.Steps)
 	}
 }
+
+// TestOneMachineIsOneHost: steps are done on hosts by name, so that of two names for one address the steps of one would
+// take away what those of the other put; and members of stores are known by their addresses.
+func TestOneMachineIsOneHost(t *testing.T) {
+	text := example(t, haExample)
+	at := func(pairs ...string) Setup {
+		return Setup{Plan: planOf(t, haExample, strings.NewReplacer(pairs...).Replace(text)), Target: render.Systemd}
+	}
+	node := func(host string) Setup {
+		return at("{version: 1.15.12}", "{version: 1.15.12, modern: {nodes: ["+host+"]}}")
+	}
+	for name, test := range map[string]struct {
+		from, to Setup
+		lost     []string
+		says     string // "" where there is a transition
+	}{
+		"another name": {at(), at("cp-1,", "cp-9,"), nil, "host cp-9: 10.0.0.11 is the address of cp-1"},
+		"names that are swapped": {at(), at("cp-1,", "cp-2,", "cp-2,", "cp-1,"), nil,
+			"host cp-2: 10.0.0.11 is the address of cp-1"},
+		"another address": {at(), at("10.0.0.11", "10.0.0.19"), nil, "host cp-1: 10.0.0.11 and 10.0.0.19"},
+		"the address of one that is lost": {at(), at("cp-3,", "cp-4,"), []string{"cp-3"},
+			"host cp-4: 10.0.0.13 is the address of cp-3"},
+		"another name of a node": {node("{name: n-1, address: 10.0.0.21}"),
+			node("{name: n-2, address: 10.0.0.21}"), nil, "host n-2: 10.0.0.21 is the address of n-1"},
+		"another address of a node": {node("{name: n-1, address: 10.0.0.21}"),
+			node("{name: n-1, address: 10.0.0.22, args: [{name: v, value: '2'}]}"), nil, ""},
+		"the same address, in other letters": {node("{name: n-1, address: 'fd00::a'}"),
+			node("{name: n-2, address: 'FD00:0::A'}"), nil, "is the address of n-1"},
+		"another order": {at(), at("cp-1, address: 10.0.0.11", "cp-2, address: 10.0.0.12",
+			"cp-2, address: 10.0.0.12", "cp-1, address: 10.0.0.11"), nil, ""},
+	} {
+		read := facts()
+		read.Lost = test.lost
+		tr, err := New(test.from, test.to, read)
+		if name == "another address of a node" && !slices.Contains(tr.Hosts, Host{"n-1", "10.0.0.22"}) {
+			t.Errorf("%s: it is reached at %v, want its address in TO", name, tr.Hosts)
+		}
+		if test.says == "" && err != nil ||
+			test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: New = %v, want it refused: %q", name, err, test.says)
+		}
+	}
+}

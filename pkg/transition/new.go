@@ -25,7 +25,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	whole := from
 	if len(reasons) == 0 {
 		from.Plan = withoutHosts(from.Plan, facts.Lost)
-		reasons = refuse(from, to, facts)
+		reasons = append(refuse(from, to, facts), refuseAddresses(whole.Plan, to.Plan)...)
 	}
 	if len(reasons) > 0 {
 		return t, &RefusedError{Reasons: reasons}
@@ -112,6 +112,7 @@ func describe(s Setup) string {
 		s.Target)
 }
 
+// hostsOf are the hosts of steps, in the order of plans. One that got another address is reached at the last.
 func hostsOf(steps []Step, plans ...*plan.Plan) []Host {
 	var hosts []Host
 	for _, p := range plans {
@@ -119,8 +120,10 @@ func hostsOf(steps []Step, plans ...*plan.Plan) []Host {
 			continue
 		}
 		for _, host := range HostsOf(p) {
-			known := slices.ContainsFunc(hosts, func(o Host) bool { return o.Name == host.Name })
-			if !known && slices.ContainsFunc(steps, func(s Step) bool { return s.Host == host.Name }) {
+			at := slices.IndexFunc(hosts, func(o Host) bool { return o.Name == host.Name })
+			if at >= 0 {
+				hosts[at].Address = host.Address
+			} else if slices.ContainsFunc(steps, func(s Step) bool { return s.Host == host.Name }) {
 				hosts = append(hosts, host)
 			}
 		}

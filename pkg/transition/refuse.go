@@ -2,6 +2,7 @@ package transition
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -75,6 +76,41 @@ func refusePlans(a, b *plan.Plan, facts Facts, members, etcd func(was, is *plan.
 		}
 	}
 	return append(reasons, refuseStores(a, b, members, etcd)...)
+}
+
+// refuseAddresses says of which machines the plans do not say the same. Steps are done on hosts by name, at the address
+// of the first plan: of one machine that is two hosts, those of one would undo what those of the other do, and what a
+// machine of another name has would be taken for nothing.
+func refuseAddresses(from, to *plan.Plan) []string {
+	if from == nil || to == nil {
+		return nil
+	}
+	var reasons []string
+	for _, is := range HostsOf(to) {
+		for _, was := range HostsOf(from) {
+			switch same := sameAddress(was.Address, is.Address); {
+			case same && was.Name != is.Name:
+				reasons = append(reasons, fmt.Sprintf("host %s: %s is the address of %s in FROM: a machine keeps its "+
+					"name; let %s leave first, in a transition of its own", is.Name, is.Address, was.Name, was.Name))
+			case !same && was.Name == is.Name && hasMember(from, was.Name) && hasMember(to, was.Name):
+				reasons = append(reasons, fmt.Sprintf("host %s: %s and %s: its members of stores are known by their "+
+					"address: let it leave, and join with the new one, each in a transition of its own", was.Name,
+					was.Address, is.Address))
+			}
+		}
+	}
+	return reasons
+}
+
+func sameAddress(a, b string) bool {
+	x, err := netip.ParseAddr(a)
+	y, also := netip.ParseAddr(b)
+	return a == b || err == nil && also == nil && x == y
+}
+
+// hasMember reports whether a member of a store runs on a host.
+func hasMember(p *plan.Plan, host string) bool {
+	return slices.ContainsFunc(p.Components, func(c plan.Component) bool { return etcd(&c) && c.Host == host })
 }
 
 func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
