@@ -29,6 +29,7 @@ var several = map[string]string{
 	"FUS088": "plans stores",
 	"FUS090": "plans stores", "FUS100": "plans stores", "FUS130": "plans stores", "FUS135": "plans servers",
 	"FUS152": "plans policies", "FUS153": "plans policies", "FUS166": "plans hosts", "FUS251": "plans servers",
+	"FUS259": "plans hosts",
 }
 
 func TestEveryRuleIsOneEnginesOrOpenlySeverals(t *testing.T) {

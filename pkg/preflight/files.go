@@ -174,6 +174,36 @@ func (c *check) certificates() {
 	}
 }
 
+// storesOfClients holds the certificates that the modern API server shows to stores to the CAs by which API servers know
+// their clients.
+func (c *check) storesOfClients() {
+	var judged []string
+	for i := range c.Plan.Stores {
+		s := &c.Plan.Stores[i]
+		_, shown, _ := c.Identity(s)
+		f, ok := c.read(shown)
+		if !ok || len(f.Certificates) == 0 || slices.Contains(judged, shown) {
+			continue
+		}
+		judged = append(judged, shown)
+		for _, side := range pair.Sides() {
+			file := c.fileArg(c.component(side, kubever.APIServer), "client-ca-file")
+			ca, ok := c.read(file)
+			if !ok || c.verify(f.Certificates, ca) != nil {
+				continue
+			}
+			c.report(finding.Finding{Rule: StoreOfClients, Subject: shown,
+				Message: fmt.Sprintf("opens stores, and was issued by the CA in %s, by which the %s API server knows "+
+					"its clients: every kubelet and user with a certificate of it reads and writes everything there",
+					file, side),
+				Fix: "give the members of the stores a CA of their own, and the API servers a certificate of it; or " +
+					"create a user root and one for this certificate in each (etcdctl user add, etcdctl auth " +
+					"enable), and accept this"})
+			break
+		}
+	}
+}
+
 // fits judges a key by its certificate.
 func (c *check) fits(cert plan.Certificate, f, key File) {
 	message := ""
@@ -204,6 +234,18 @@ func (c *check) signed(file string, chain []*x509.Certificate, authority, why st
 	if !ok {
 		return
 	}
+	err := c.verify(chain, ca)
+	if err == nil || isExpired(err) { // of the authority, whose file is judged by itself
+		return
+	}
+	c.report(finding.Finding{Rule: OtherCA, Subject: file, Key: authority,
+		Message: fmt.Sprintf("was issued by %q, and %s does not verify it (%v); %s", chain[0].Issuer.CommonName,
+			authority, err, why),
+		Fix: "issue it again by " + authority + ", or name the CA that signed it in the spec"})
+}
+
+// verify holds a certificate, with those that follow it, to the authorities in a file, whether or not it is valid now.
+func (c *check) verify(chain []*x509.Certificate, ca File) error {
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	for _, root := range ca.Certificates {
 		roots.AddCert(root)
@@ -217,13 +259,7 @@ func (c *check) signed(file string, chain []*x509.Certificate, authority, why st
 	}
 	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: at,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-	if err == nil || isExpired(err) { // of the authority, whose file is judged by itself
-		return
-	}
-	c.report(finding.Finding{Rule: OtherCA, Subject: file, Key: authority,
-		Message: fmt.Sprintf("was issued by %q, and %s does not verify it (%v); %s", chain[0].Issuer.CommonName,
-			authority, err, why),
-		Fix: "issue it again by " + authority + ", or name the CA that signed it in the spec"})
+	return err
 }
 
 func isExpired(err error) bool {

@@ -314,8 +314,8 @@ func (n *Needs) Paths() []string {
 
 // compared are flags of a component of the legacy side whose files are compared with those of the modern one.
 func compared(c *plan.Component) []string {
-	return append([]string{"service-account-private-key-file", "service-account-signing-key-file", "tls-cert-file"},
-		verifies(c))
+	return append([]string{"client-ca-file", "service-account-private-key-file", "service-account-signing-key-file",
+		"tls-cert-file"}, verifies(c))
 }
 
 // verifies is the flag whose files hold the keys by which an API server verifies tokens: up to 1.20 its own, where it

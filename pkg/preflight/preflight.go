@@ -70,6 +70,7 @@ func Check(n *Needs, h *Host, now time.Time) []finding.Finding {
 	c.files()
 	c.validity()
 	c.certificates()
+	c.storesOfClients()
 	c.kubeconfigServers()
 	c.tokens()
 	c.encryption()

@@ -5,9 +5,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// The rules about hosts. The age of a store is what a plan may show as well.
+// The rules about hosts. The age of a store, and its CA, are what a plan may show as well.
 const (
 	UnseenStore    = "FUS166"
+	StoreOfClients = "FUS259"
 	Missing        = "FUS260"
 	Readable       = "FUS261"
 	Expired        = "FUS262"
@@ -34,6 +35,13 @@ func Rules() []finding.Rule {
 			Legacy: kubever.Range{From: 6, To: kubever.Newest}, Modern: kubever.Range{From: 6, To: kubever.Newest},
 			Why: "API servers were run on etcd from 3.1 on; `fusionctl versions kube-apiserver --facts etcd` lists " +
 				"them, and those that do not work. A member of the store says that it is of such a release.",
+		},
+		{
+			ID: StoreOfClients, Title: "A store takes clients of the CA of the cluster's clients", Severity: warn,
+			Legacy: kubever.Range{From: 6, To: kubever.Newest}, Modern: kubever.Range{From: 6, To: kubever.Newest},
+			Why: "The certificate that the modern API server shows to the store was issued by the CA by which an API " +
+				"server knows its clients. The store takes every certificate of that CA, unless it has users of its " +
+				"own: each kubelet and each user with a certificate reads and writes everything in it.",
 		},
 		{
 			ID: Missing, Title: "A file that a component needs is missing", Severity: bad,

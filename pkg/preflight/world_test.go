@@ -204,7 +204,7 @@ func TestNormalImage(t *testing.T) {
 
 // TestRulesAreReported: each rule has a place in the code that reports it.
 func TestRulesAreReported(t *testing.T) {
-	ids := []string{UnseenStore, Missing, Readable, Expired, OtherCA, OtherName, WrongKey, NotAdmitted, WrongTokens,
+	ids := []string{UnseenStore, StoreOfClients, Missing, Readable, Expired, OtherCA, OtherName, WrongKey, NotAdmitted, WrongTokens,
 		PortInUse,
 		NoStore, NoImage, OtherManifests, NoStreams, Stale, Undecryptable}
 	for _, r := range Rules() {

@@ -117,6 +117,23 @@ func adoptedRules() []rule {
 			Bad:  strings.Replace(example{}.String(), oneEndpoint, oneAnonymous, 1),
 			Good: strings.Replace(example{}.String(), oneEndpoint, oneIdentified, 1),
 		}, anonymousStores},
+		{finding.Rule{
+			ID: "FUS259", Title: "A store has the CA of the clients of API servers",
+			Why: "A member of etcd takes every certificate of its --trusted-ca-file for a client that may read and " +
+				"write everything. Where that CA also signs the certificates of the cluster's clients, each kubelet, " +
+				"each component and each user with a certificate has the whole store, past authentication, " +
+				"authorization and admission, from wherever its port can be reached. Installers that make one CA " +
+				"for everything do so.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: finding.Evidence{Read: "client/pkg/transport/listener.go of etcd 3.6.8, TLSInfo.ServerConfig: " +
+				"any certificate of the CA is accepted",
+				Seen: "with the certificate of a user to whom 1.36.3 answered 403, etcd 3.6.8 gave the Secret, until " +
+					"it had users of its own",
+				Damage:     []string{"TestACertificateOfTheClusterOpensAStore"},
+				Prevention: []string{"TestACertificateOfTheClusterOpensAStore"}},
+			Bad:  strings.Replace(example{}.String(), oneEndpoint, oneOfTheCluster, 1),
+			Good: strings.Replace(example{}.String(), oneEndpoint, oneIdentified, 1),
+		}, storesOfClients},
 	}
 }
 
@@ -124,6 +141,8 @@ const (
 	oneAnonymous  = `{name: core, endpoints: ["https://10.0.0.11:2379"], tls: {ca: /etc/etcd/ca.crt}}`
 	oneIdentified = `{name: core, endpoints: ["https://10.0.0.11:2379"], ` +
 		`tls: {ca: /etc/etcd/ca.crt, cert: /etc/etcd/client.crt, key: /etc/etcd/client.key}}`
+	oneOfTheCluster = `{name: core, endpoints: ["https://10.0.0.11:2379"], ` +
+		`tls: {ca: /etc/kubernetes/pki/ca.crt, cert: /etc/etcd/client.crt, key: /etc/etcd/client.key}}`
 )
 
 // anonymousStores are those to which the API servers show no certificate, though they verify theirs.
@@ -141,6 +160,39 @@ func anonymousStores(p *plan.Plan) []finding.Finding {
 			Fix: fmt.Sprintf("give its members --client-cert-auth and --trusted-ca-file, and the API servers a "+
 				"certificate: tls: {ca: %s, cert: ..., key: ...}; or let no host but those of the control plane "+
 				"reach these addresses, and accept this", s.TLS.CA)})
+	}
+	return found
+}
+
+// storesOfClients are those whose members have certificates of the CA by which an API server knows its clients: the
+// plan does not say which CA the members of a store that it does not run hold their own clients to, and it is this one
+// nearly everywhere.
+func storesOfClients(p *plan.Plan) []finding.Finding {
+	servers := map[string][]string{} // the sides, by the file of the CA
+	for _, side := range pair.Sides() {
+		if file, _ := sideFile(p, side, kubever.APIServer, "client-ca-file"); file != "" {
+			servers[file] = append(servers[file], string(side))
+		}
+	}
+	var found []finding.Finding
+	for i := range p.Stores {
+		s := &p.Stores[i]
+		if s.TLS == nil || !s.TLS.Identifies() {
+			continue // which is worse, and reported
+		}
+		ca, takes := s.TLS.CA, "where its members hold their clients to it, as they usually do,"
+		if s.Managed != nil && s.Managed.ServerTLS != nil {
+			ca, takes = s.Managed.ServerTLS.CA, "with it,"
+		}
+		if sides := servers[ca]; len(sides) > 0 {
+			found = append(found, finding.Finding{Subject: "store " + s.Name,
+				Message: fmt.Sprintf("has the CA %s, by which the %s API server knows its clients: %s every "+
+					"kubelet and user with a client certificate reads and writes everything in the store", ca,
+					strings.Join(sides, " and the "), takes),
+				Fix: "give the members a CA of their own, and the API servers a certificate of it; or create a user " +
+					"root and one for the certificate of the API servers in the store (etcdctl user add, etcdctl " +
+					"auth enable), and accept this"})
+		}
 	}
 	return found
 }

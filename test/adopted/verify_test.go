@@ -201,6 +201,9 @@ var damages = map[string]struct {
 		must(d, err)
 		write(d, d.at("/etc/kubernetes/pki/sa.pub"), public)
 	}, nil},
+	"a certificate for the stores of the CA of clients": {func(d *tree) {
+		d.issue(etcdCert, etcdKey, clusterCA, long, same)
+	}, []string{"FUS259 " + etcdCert}},
 	"a policy of another plan": {func(d *tree) {
 		write(d, d.at(policyFile), append(read(d, d.at(policyFile)), "# more\n"...))
 	}, []string{"FUS273 " + policyFile}},
@@ -222,6 +225,8 @@ const (
 	modernKey   = "/etc/kubernetes/pki/modern/apiserver.key"
 	managerCert = "/etc/kubernetes/pki/modern/controller-manager.crt"
 	managerKey  = "/etc/kubernetes/pki/modern/controller-manager.key"
+	etcdCert    = "/etc/kubernetes/pki/apiserver-etcd-client.crt"
+	etcdKey     = "/etc/kubernetes/pki/apiserver-etcd-client.key"
 	policyFile  = "/etc/kubernetes/modern/policy.jsonl"
 	program     = "/usr/local/bin/fusionctl"
 )

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -315,4 +318,45 @@ func (s *minorsStore) withoutMajority(tr *transition.Transition) {
 	}
 	s.Wait = wait
 	must(t, transition.Apply(t.Context(), tr, s, j, nil))
+}
+
+// TestACertificateOfTheClusterOpensAStore: where the members of a store hold their clients to the CA of the cluster, the
+// certificate of a user whom the API server lets read nothing reads and writes its Secrets in the store; a store that
+// has users of its own takes it no more.
+func TestACertificateOfTheClusterOpensAStore(t *testing.T) {
+	t.Parallel()
+	const path, key = "/api/v1/namespaces/default/secrets", "/registry/secrets/default/hidden"
+	r := rig.New(t)
+	store := r.StartEtcd("core")
+	server := r.StartAPIServer("apiserver", 36, append(r.APIServerArgs(36, store), "--authorization-mode=RBAC"))
+	server.WaitReady()
+	r.Eventually("the Secret is created", func(ctx context.Context) error {
+		return server.Client("admin", "system:masters").Call(ctx, http.MethodPost, path, object{
+			"metadata": object{"name": "hidden"}, "stringData": object{"password": "guess"}}, nil)
+	})
+	err := server.Client("alice", "developers").Call(t.Context(), http.MethodGet, path+"/hidden", nil, nil)
+	if rig.Code(err) != http.StatusForbidden {
+		t.Fatalf("alice reads the Secret through the API server: %v, want it forbidden", err)
+	}
+
+	cert, file, err := r.PKI.Client("alice-etcd", "alice", "developers")
+	must(t, err)
+	client, err := etcdv3.Open(etcdv3.Config{Endpoints: store.URLs, CAFile: r.PKI.File("ca.crt"), CertFile: cert,
+		KeyFile: file, Timeout: 10 * time.Second})
+	must(t, err)
+	defer client.Close()
+	reads := func() (string, error) {
+		page, err := client.Page(t.Context(), etcd.Request{From: key, To: key + "\x00", LimitKeys: 1})
+		if err != nil || len(page.Entries) == 0 {
+			return "", err
+		}
+		return string(page.Entries[0].Value), nil
+	}
+	if value, err := reads(); err != nil || !strings.Contains(value, "guess") {
+		t.Errorf("alice reads %q, %v in the store, want the password", value, err)
+	}
+	store.Authenticate()
+	if value, err := reads(); err == nil {
+		t.Errorf("alice reads %q in a store that has users of its own", value)
+	}
 }

@@ -561,8 +561,9 @@ func (w *wholeWay) serves() {
 	})
 	w.probe = w.nodes[0].Start("probe", "/bin/sh", []string{"-c", `while :; do
 		echo >> /root/requests
-		curl -sf -o /dev/null --max-time 10 ` + url + ` || {
-			code=$?; echo "at $(date +%T) curl exits $code" >> /root/failed; }
+		said=$(curl -sf -o /dev/null --max-time 10 -w '%{time_connect} %{time_starttransfer} s' ` + url + `) || {
+			code=$?; echo "at $(date +%T) curl exits $code, connected and answered after $said, load" \
+				$(cut -d' ' -f1 /proc/loadavg) >> /root/failed; }
 		sleep 0.1
 	done`})
 }
@@ -581,7 +582,7 @@ func (w *wholeWay) failed() (requests, failed int) {
 }
 
 // whyFailed prints when requests failed, and what the kubelet wrote of its connections and its node.
-const whyFailed = `uniq -c /root/failed; grep -iE "NodeNotReady|NodeReady|Error updating node status|closed network" ` +
+const whyFailed = `tail -n 20 /root/failed; grep -iE "NodeNotReady|NodeReady|Error updating node status|closed network" ` +
 	`/var/log/kubelet.log | cut -c1-250 | tail -n 40`
 
 // served: no request has failed but while the kubelet was changed, which was forgotten. Where kubelets are killed,
