@@ -29,6 +29,17 @@ type GateState struct {
 // At returns the gate's state at the minor; false when the minor does not know the gate and refuses its name.
 func (g GateFact) At(m Minor) (GateState, bool) { return at(g.states, m) }
 
+// Works reports whether releases of the minor do what the gate is for unless they are told otherwise: it is on by
+// default, or was when the last minor had it that did.
+func (g GateFact) Works(m Minor) bool {
+	for ; m >= Oldest; m-- {
+		if state, known := g.At(m); known {
+			return state.Default
+		}
+	}
+	return false
+}
+
 // In is At for one release: the first patch releases of some minors have another state than the later ones, or do not
 // know the gate. Where the tables do not name the patch release that changed it, that counts as the one after .0. A
 // version without a patch counts as the last.

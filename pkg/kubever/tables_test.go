@@ -59,6 +59,22 @@ func TestGateStates(t *testing.T) {
 	}
 }
 
+// TestWhatGatesAreForWorks: before the gate, while it is off, on, and when it is gone after it was on, or off.
+func TestWhatGatesAreForWorks(t *testing.T) {
+	for _, c := range []struct {
+		gate  string
+		minor Minor
+		want  bool
+	}{
+		{"APIListChunking", 7, false}, {"APIListChunking", 8, false}, {"APIListChunking", 9, true},
+		{"APIListChunking", 33, true}, {"Accelerators", 11, false}, {"NoSuchGate", 36, false},
+	} {
+		if got := Gate(c.gate).Works(c.minor); got != c.want {
+			t.Errorf("%s works in %s: %v, want %v", c.gate, c.minor, got, c.want)
+		}
+	}
+}
+
 func TestAdmissionFollowsTheServersOrder(t *testing.T) {
 	on := AdmissionDefaultOn(36)
 	if i, j := slices.Index(on, "NamespaceLifecycle"), slices.Index(on, "ResourceQuota"); i < 0 || j < i {

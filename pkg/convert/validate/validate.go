@@ -41,11 +41,8 @@ type request struct {
 	minor kubever.Minor
 }
 
-// on reports whether a feature gate is on by default in the release.
-func (r request) on(gate string) bool {
-	state, _ := kubever.Gate(gate).At(r.minor)
-	return state.Default
-}
+// on reports whether the release does by default what a feature gate is for.
+func (r request) on(gate string) bool { return kubever.Gate(gate).Works(r.minor) }
 
 // drops reports whether Kubernetes' own functions are to drop what is behind gates that are off: their gates are those
 // of 1.36.
