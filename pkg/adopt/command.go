@@ -86,7 +86,7 @@ var ofFusionctl = map[string]string{"controllers": Controllers, "gateway": Gatew
 // locate finds the program of a component among the words: first where no option stands before it that may have it as
 // its value, as in docker run --name kube-apiserver IMAGE kube-apiserver ..., then anywhere.
 func locate(words []string) (commandLine, bool) {
-	words = rktProgram(words)
+	words = ctrProgram(rktProgram(words))
 	for i, word := range words[:max(0, len(words)-1)] {
 		if component := ofFusionctl[words[i+1]]; path.Base(word) == fusionctl && component != "" {
 			return commandLine{component: component, command: words[i : i+2], words: words[i+2:]}, true
@@ -149,6 +149,54 @@ func rktProgram(words []string) []string {
 	return words
 }
 
+// ctrProgram leaves out the ID of ctr run [OPTION...] IMAGE ID PROGRAM [ARGUMENT...], which other runtimes have as an
+// option.
+func ctrProgram(words []string) []string {
+	start := slices.IndexFunc(words, func(word string) bool { return path.Base(word) == "ctr" })
+	if start < 0 {
+		return words
+	}
+	run := slices.Index(words[start:], "run")
+	for i := start + run + 1; run > 0 && i+2 < len(words); i++ {
+		switch word := words[i]; {
+		case !strings.HasPrefix(word, "-"):
+			return slices.Concat(words[:i+1], words[i+2:])
+		case takesValue(word) && !slices.Contains(flagsOfCtr, word), len(word) == 2 && !slices.Contains(flagsOfCtr, word):
+			i++
+		}
+	}
+	return words
+}
+
+// flagsOfCtr are the options of ctr run without a value, besides those that other runtimes have.
+var flagsOfCtr = []string{"-d", "-t", "--net-host", "--null-io", "--no-pivot", "--read-only", "--cgroup-ns", "--cni"}
+
+// existing are the verbs by which a runtime starts, or follows, a container that exists already.
+var existing = map[string][]string{
+	"docker": {"start", "restart", "attach", "logs", "wait"}, "podman": {"start", "restart", "attach", "logs", "wait"},
+	"nerdctl": {"start", "restart", "attach", "logs", "wait"},
+	"runc":    {"run", "start"}, "crun": {"run", "start"}, "machinectl": {"start"}, "crictl": {"start"},
+}
+
+// startedAgain is the name of the container that words start without saying what it runs: docker start NAME, runc run
+// NAME; "" for other words.
+func startedAgain(words []string) string {
+	at := slices.IndexFunc(words, func(word string) bool { return existing[path.Base(word)] != nil })
+	if at < 0 || strings.HasPrefix(words[len(words)-1], "-") {
+		return ""
+	}
+	verbs := existing[path.Base(words[at])]
+	for _, word := range words[at+1 : max(at+1, len(words)-1)] {
+		switch {
+		case slices.Contains(verbs, word):
+			return words[len(words)-1]
+		case slices.Contains([]string{"run", "create", "exec"}, word):
+			return ""
+		}
+	}
+	return ""
+}
+
 // takesValue reports whether the word after this one may be its value.
 func takesValue(word string) bool {
 	return strings.HasPrefix(word, "--") && !strings.Contains(word, "=") &&
@@ -207,7 +255,7 @@ func runtimeImage(words []string) string {
 
 // isRuntime knows the programs of container runtimes.
 func isRuntime(word string) bool {
-	return slices.Contains([]string{"docker", "podman", "nerdctl", "rkt"}, path.Base(word))
+	return slices.Contains([]string{"docker", "podman", "nerdctl", "rkt", "ctr"}, path.Base(word))
 }
 
 // wrapped takes a command line apart whose program has a name of its own, such as a vendor's start script: what comes

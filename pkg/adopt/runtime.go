@@ -9,7 +9,8 @@ import (
 )
 
 // runtimeMounts are the paths of the host that the options of a container runtime give to a container:
-// -v FROM:TO[:OPTIONS] and --mount type=bind,source=FROM,target=TO of docker and podman; of rkt
+// -v FROM:TO[:OPTIONS] and --mount type=bind,source=FROM,target=TO of docker and podman, and of ctr, where it has
+// options=rbind:ro; of rkt
 // --volume NAME,kind=host,source=FROM and --mount volume=NAME,target=TO.
 func runtimeMounts(words []string) []spec.Mount {
 	var mounts []spec.Mount
@@ -31,6 +32,7 @@ func runtimeMounts(words []string) []spec.Mount {
 		from, to := fieldOf(fields, "source", "src"), fieldOf(fields, "target", "destination", "dst")
 		volume, kind := strings.Split(value, ",")[0], fields["kind"]
 		_, bindReadOnly := fields["readonly"]
+		bindReadOnly = bindReadOnly || slices.Contains(strings.Split(fields["options"], ":"), "ro")
 		switch {
 		case kind == "host":
 			sources[volume] = from

@@ -64,8 +64,15 @@ func (u *service) noteScript(place string, words []string) {
 	if at < 0 || !path.IsAbs(words[at]) {
 		return
 	}
-	if about := stem(u.name) + " " + path.Base(words[at]); !strings.Contains(about, "apiserver") &&
-		!slices.ContainsFunc(programs[:3], func(program string) bool { return strings.Contains(about, program) }) {
+	if !aboutComponent(stem(u.name) + " " + path.Base(words[at])) {
+		return
+	}
+	if path.Base(words[at]) == "snap" && at+2 < len(words) && words[at+1] == "run" {
+		snap, _, _ := strings.Cut(words[len(words)-1], ".")
+		why := fmt.Sprintf("it starts a snap, whose arguments are in a file of its own; want /var/snap/%s/current/args",
+			snap)
+		u.note(place, "is ignored: %s", why)
+		u.refused = append(u.refused, fmt.Errorf("%s: %s", place, why))
 		return
 	}
 	u.note(place, "is ignored: it starts %s, which is not among the files; copy it there, as %s or under its full path",

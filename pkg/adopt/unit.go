@@ -202,7 +202,8 @@ type service struct {
 	*reader
 	name        string
 	starts      []directive
-	one         bool // of them names a component that a spec has arguments for
+	before      []directive // ExecStartPre
+	one         bool        // of them names a component that a spec has arguments for
 	environment []directive
 	envFiles    []directive
 	directory   directive       // WorkingDirectory
@@ -210,7 +211,7 @@ type service struct {
 }
 
 func (u *service) apply(d directive) {
-	lists := map[string]*[]directive{"ExecStart": &u.starts, "Environment": &u.environment,
+	lists := map[string]*[]directive{"ExecStart": &u.starts, "ExecStartPre": &u.before, "Environment": &u.environment,
 		"EnvironmentFile": &u.envFiles}
 	list, ok := lists[d.key]
 	if list == &u.starts {
@@ -241,10 +242,14 @@ func (u *service) process() error {
 	var variables map[string]string
 	var missing []string
 	for _, start := range u.starts {
-		command := strings.TrimLeft(start.value, "@-:+!|")
+		start, known := u.created(start)
+		if !known {
+			continue
+		}
+		command := strings.TrimLeft(start.value, prefixes)
 		words, err := splitWords(u.specifiers(start, command))
 		if err != nil {
-			u.note(start.place, "ExecStart is ignored: %v", err)
+			u.note(start.place, "is ignored: its ExecStart: %v", err)
 			continue
 		}
 		if prefix := strings.TrimSuffix(start.value, command); strings.Contains(prefix, "@") && len(words) > 1 {
@@ -319,6 +324,64 @@ func (u *service) process() error {
 		u.start(p)
 	}
 	return nil
+}
+
+// prefixes are what systemd has before the program of a command line.
+const prefixes = "@-:+!|"
+
+// created is the directive that says what a container runs which an ExecStart starts by its name: the one that creates
+// it before, or the ExecStart itself where it is no such one. False where none is seen to, which is noted of a
+// component.
+func (u *service) created(start directive) (directive, bool) {
+	words, err := splitWords(strings.TrimLeft(start.value, prefixes))
+	if script, shell := shellScript(words); shell {
+		words = strings.Fields(script)
+	}
+	name := ""
+	if err == nil {
+		name = startedAgain(words)
+	}
+	if name == "" {
+		return start, true
+	}
+	for _, d := range slices.Backward(u.before) {
+		words, err := splitWords(strings.TrimLeft(d.value, prefixes))
+		if err == nil && slices.ContainsFunc(words, isRuntime) && mentionsComponent(words) &&
+			slices.ContainsFunc(words, func(word string) bool { return word == name || strings.HasSuffix(word, "="+name) }) &&
+			(slices.Contains(words, "create") || slices.Contains(words, "run")) {
+			return d, true
+		}
+	}
+	if u.bundle(words) || !aboutComponent(stem(u.name)+" "+name) {
+		return start, false
+	}
+	want := "the processes as they run: ps -ww -eo args > FILE on the host"
+	if slices.ContainsFunc(words, isRuntime) {
+		want = "what docker inspect " + name + " prints"
+	}
+	why := fmt.Sprintf("it starts container %s, and does not say what that runs; want %s", name, want)
+	u.note(start.place, "is ignored: %s", why)
+	u.refused = append(u.refused, fmt.Errorf("%s: %s", start.place, why))
+	return start, false
+}
+
+// bundle reads what an OCI runtime runs: the configuration is where the runtime is started, or in the directory that it
+// is given.
+func (u *service) bundle(words []string) bool {
+	directory := cmp.Or(runtimeOption(words, "--bundle", "-b"), u.workingDirectory())
+	found, text, ok := u.textOf(path.Join(directory, "config.json"))
+	if !ok || slices.ContainsFunc(words, isRuntime) {
+		return false
+	}
+	before := len(u.processes)
+	u.manifest(found, []byte(text))
+	return len(u.processes) > before
+}
+
+// aboutComponent reports whether names are those of a component that a spec has arguments for.
+func aboutComponent(names string) bool {
+	return strings.Contains(names, "apiserver") ||
+		slices.ContainsFunc(programs[:3], func(program string) bool { return strings.Contains(names, program) })
 }
 
 // named reports whether the unit is called after a component that a spec has arguments for.
