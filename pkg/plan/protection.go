@@ -10,8 +10,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// Protection is an argument by which an API server knows its clients, records what they do, or holds them back. What
-// protects the legacy API server protects the modern one: both reach the same nodes.
+// Protection is an argument by which an API server knows its clients, records what they do, holds them back, or reaches
+// the network of the nodes. What the legacy API server has of them the modern one has: both reach the same nodes.
 type Protection struct {
 	Flag string
 	Lost string // what is not the case on a server without it, a clause
@@ -39,11 +39,13 @@ var protections = []Protection{
 	{"experimental-keystone-ca-file", "users log in with passwords that Keystone knows"},
 	{"api-audiences", "tokens for other audiences are refused"},
 	{"service-account-max-token-expiration", "tokens of service accounts end by then"},
+	{"service-account-extend-token-expiration", "tokens of pods are valid for as long as this says"},
 	{"audit-policy-file", "requests are recorded as the policy says"},
 	{"audit-log-path", "requests are recorded in a file"},
 	{"audit-webhook-config-file", "requests are reported to the webhook"},
 	{"admission-control-config-file", "admission plugins are configured"},
 	{"kubelet-certificate-authority", "serving certificates of kubelets are verified"},
+	{"egress-selector-config-file", "kubelets, pods and webhooks are reached through the proxies of this file"},
 	{"tls-min-version", "older versions of TLS are refused"},
 	{"tls-cipher-suites", "other cipher suites are refused"},
 	{"allow-privileged", "privileged containers are refused"},
@@ -63,8 +65,13 @@ var auditFlags = []string{
 }
 
 // refers lists the arguments whose files name further files: their readers see what the legacy API server sees.
-var refers = []string{"audit-webhook-config-file", "authentication-token-webhook-config-file",
-	"admission-control-config-file", "authentication-config"}
+var refers = append([]string{"audit-webhook-config-file", "authentication-token-webhook-config-file",
+	"admission-control-config-file", "authentication-config"}, connects...)
+
+// connects lists those whose files may name a socket: of a KMS plugin, of a proxy into the network of the nodes. Who
+// connects to it wants no right to write where it lies, and legacy servers often have one.
+var connects = []string{"encryption-provider-config", "experimental-encryption-provider-config",
+	"egress-selector-config-file"}
 
 // Protections lists the arguments that protect an API server, and what is lost without each.
 func Protections() []Protection { return slices.Clone(protections) }
@@ -248,18 +255,35 @@ func OfTheTime(plugin string) bool { return slices.Contains(ofTheTime, plugin) }
 // legacyMounts are what the modern API server sees of its host because the legacy one does: files of its arguments name
 // files in them.
 func (b *basis) legacyMounts(c *Component) []spec.Mount {
-	named := slices.ContainsFunc(refers, func(flag string) bool { value, _ := c.Arg(flag); return value != "" })
-	if !named || !b.file.Spec.Legacy.Existing {
+	has := func(flag string) bool { value, _ := c.Arg(flag); return value != "" }
+	if !slices.ContainsFunc(refers, has) || !b.file.Spec.Legacy.Existing {
 		return nil
 	}
+	sockets := slices.ContainsFunc(connects, has)
 	var list []spec.Mount
 	for _, m := range b.file.Spec.Legacy.APIServer.ExtraMounts {
-		if m.ReadOnly && m.HostPath != "" {
-			m.Name = ""
+		if m.HostPath != "" && (m.ReadOnly || sockets && !isWritten(m, c)) {
+			m.Name, m.ReadOnly = "", true
 			list = append(list, m)
 		}
 	}
 	return list
+}
+
+// isWritten reports whether a mount is for what a component writes: a log, of the host or of this component.
+func isWritten(m spec.Mount, c *Component) bool {
+	const logs = "/var/log"
+	if liesIn(logs, m.HostPath) {
+		return true
+	}
+	return slices.ContainsFunc(c.Args, func(a Arg) bool {
+		return writtenFlags[kubever.FlagName(a.Name)] && liesIn(m.At(), path.Dir(a.Value))
+	})
+}
+
+// liesIn reports whether a path is a directory or lies below it.
+func liesIn(directory, file string) bool {
+	return file == directory || strings.HasPrefix(file, strings.TrimSuffix(directory, "/")+"/")
 }
 
 // requestHeaders is how the modern API server knows extension API servers and they know it: as the legacy one says, for

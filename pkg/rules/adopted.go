@@ -340,14 +340,16 @@ func lostProtection(p *plan.Plan) []finding.Finding {
 
 // lostAuthorizer reports a webhook that authorizes requests on the legacy side alone.
 func lostAuthorizer(p *plan.Plan) []finding.Finding {
-	const subject = "--authorization-webhook-config-file"
+	subject, who := "--authorization-webhook-config-file", "a webhook authorizes requests, too"
 	modes, _ := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-mode")
-	if !slices.Contains(strings.Split(modes, ","), "Webhook") {
+	if file, _ := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-config"); file != "" {
+		subject, who = "--authorization-config", "the authorizers of "+file+", which may be webhooks, decide"
+	} else if !slices.Contains(strings.Split(modes, ","), "Webhook") {
 		return nil
 	}
 	return []finding.Finding{{Subject: subject,
-		Message: "on the legacy side a webhook authorizes requests, too; the modern API server asks the policy " +
-			"alone, so that what the webhook refuses is refused there only where the policy does not allow it",
+		Message: "on the legacy side " + who + "; the modern API server asks the policy alone, so that what a " +
+			"webhook refuses is refused there only where the policy does not allow it",
 		Fix: "give no more by spec.access than the webhook allows, or accept it: accept: [{rule: FUS252, subject: " +
 			subject + ", reason: ...}]"}}
 }

@@ -54,6 +54,8 @@ func TestWhatTheLegacySideAlsoAsksAndReports(t *testing.T) {
 		"neither": {"1.15.12", "Node,RBAC", nil, nil},
 		"a webhook that authorizes": {"1.15.12", "RBAC,Webhook", nil,
 			[]string{"--authorization-webhook-config-file"}},
+		"a file of authorizers": {"1.31.14", "RBAC", []string{"authorization-config=/etc/kubernetes/authz.yaml"},
+			[]string{"--authorization-config"}},
 		"events of one version": {"1.15.12", "RBAC", []string{audit}, nil},
 		"events of an older, by a flag": {"1.15.12", "RBAC",
 			[]string{audit, "audit-webhook-version=audit.k8s.io/v1beta1"}, []string{"--audit-webhook-version"}},
