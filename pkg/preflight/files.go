@@ -174,8 +174,8 @@ func (c *check) certificates() {
 	}
 }
 
-// storesOfClients holds the certificates that the modern API server shows to stores to the CAs by which API servers know
-// their clients.
+// storesOfClients holds the certificates that the modern API server shows to stores to the CAs by which API servers
+// know their clients.
 func (c *check) storesOfClients() {
 	var judged []string
 	for i := range c.Plan.Stores {

@@ -204,8 +204,8 @@ func TestNormalImage(t *testing.T) {
 
 // TestRulesAreReported: each rule has a place in the code that reports it.
 func TestRulesAreReported(t *testing.T) {
-	ids := []string{UnseenStore, StoreOfClients, Missing, Readable, Expired, OtherCA, OtherName, WrongKey, NotAdmitted, WrongTokens,
-		PortInUse,
+	ids := []string{UnseenStore, StoreOfClients, Missing, Readable, Expired, OtherCA, OtherName, WrongKey, NotAdmitted,
+		WrongTokens, PortInUse,
 		NoStore, NoImage, OtherManifests, NoStreams, Stale, Undecryptable}
 	for _, r := range Rules() {
 		if !slices.Contains(ids, r.ID) {

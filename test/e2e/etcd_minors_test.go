@@ -320,8 +320,8 @@ func (s *minorsStore) withoutMajority(tr *transition.Transition) {
 	must(t, transition.Apply(t.Context(), tr, s, j, nil))
 }
 
-// TestACertificateOfTheClusterOpensAStore: where the members of a store hold their clients to the CA of the cluster, the
-// certificate of a user whom the API server lets read nothing reads and writes its Secrets in the store; a store that
+// TestACertificateOfTheClusterOpensAStore: where the members of a store hold their clients to the CA of the cluster,
+// the certificate of a user whom the API server lets read nothing reads and writes its Secrets in the store; a store that
 // has users of its own takes it no more.
 func TestACertificateOfTheClusterOpensAStore(t *testing.T) {
 	t.Parallel()
