@@ -15,6 +15,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/text/encoding/unicode"
+
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -452,8 +454,23 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 	if len(text) > limitFileBytes {
 		return nil, fmt.Errorf("%s: %w", name, errTooLarge)
 	}
+	if text, err = asUTF8(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return text, nil
+}
+
+// asUTF8 turns a text that says that it is UTF-16 into UTF-8: a Windows shell writes what kubectl prints in that way.
+func asUTF8(text []byte) ([]byte, error) {
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		var err error
+		text, err = unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM).NewDecoder().Bytes(text)
+		if err != nil || bytes.IndexByte(text, 0) >= 0 || bytes.ContainsRune(text, utf8.RuneError) {
+			return nil, errNotText
+		}
+	}
 	if !utf8.Valid(text) {
-		return nil, fmt.Errorf("%s: %w", name, errNotText)
+		return nil, errNotText
 	}
 	return text, nil
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+	"unicode/utf16"
 
 	"github.com/kubefusion/fusionctl/internal/golden"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
@@ -61,6 +62,32 @@ func TestDraft(t *testing.T) {
 		c.Want("said", []byte(said.String()))
 		loads(t, draft, text)
 	})
+}
+
+// TestTextsOfWindows: a shell there writes UTF-16 with a mark at its begin, which YAML may be in, and other texts.
+func TestTextsOfWindows(t *testing.T) {
+	const manifest = "kind: Pod\r\nspec:\r\n  containers:\r\n  - name: kube-apiserver\r\n" +
+		"    image: a/kube-apiserver:v1.24.9\r\n" +
+		"    command: [kube-apiserver, '--etcd-servers=http://10.0.0.11:2379', --oidc-groups-prefix=\u00fc]\r\n"
+	little, big := []byte("\xff\xfe"), []byte("\xfe\xff")
+	for _, unit := range utf16.Encode([]rune(manifest)) {
+		little = append(little, byte(unit), byte(unit>>8))
+		big = append(big, byte(unit>>8), byte(unit))
+	}
+	for _, text := range [][]byte{[]byte(manifest), []byte("\ufeff" + manifest), little, big} {
+		running, err := adopt.Read(fstest.MapFS{"kube-apiserver.yaml": {Data: text}}, nil)
+		if err != nil {
+			t.Fatalf("%.8q: %v", text, err)
+		}
+		if words := running.Processes[0].Words; !slices.Contains(words, "--oidc-groups-prefix=\u00fc") {
+			t.Errorf("%.8q: read %q", text, words)
+		}
+	}
+	for _, text := range [][]byte{little[:len(little)-1], append(slices.Clone(little), 0, 0), little[2:]} {
+		if running, err := adopt.Read(fstest.MapFS{"kube-apiserver.yaml": {Data: text}}, nil); err == nil {
+			t.Errorf("%.8q: read %+v, want an error", text, running)
+		}
+	}
 }
 
 // read passes no host when the case has none.

@@ -53,7 +53,7 @@ func (r *reader) compose(name string, text []byte) bool {
 	}
 	variables := map[string]string{}
 	if _, text, ok := r.textOf("/" + path.Join(path.Dir(name), ".env")); ok {
-		parseEnvironmentFile(text, variables)
+		parseEnvironmentFile(text, variables, true)
 	}
 	for _, service := range slices.Sorted(maps.Keys(file.Services)) {
 		c := file.Services[service]

@@ -281,7 +281,7 @@ func (s *shellReader) assign(assignments []*syntax.Assign) {
 		if !s.made.take(len(value)) {
 			return
 		}
-		s.depends(a.Name.Value, value)
+		s.depends(a.Name.Value, s.variables[a.Name.Value], value)
 		s.variables[a.Name.Value] = value
 		delete(s.computed, a.Name.Value)
 		if s.opaque {
@@ -338,8 +338,7 @@ func withQuestions(list, more []asked) []asked {
 }
 
 // depends remembers whether a variable has its value, or a part of it, under a condition only.
-func (s *shellReader) depends(name, value string) {
-	before := s.variables[name]
+func (s *shellReader) depends(name, before, value string) {
 	switch {
 	case s.conditions > 0 && value != before:
 		if s.conditional == nil {
@@ -394,6 +393,7 @@ func (s *shellReader) assignArray(a *syntax.Assign) {
 		delete(s.arrays, name)
 		return
 	}
+	s.depends(name, strings.Join(s.arrays[name], " "), strings.Join(words, " "))
 	s.arrays[name] = words
 }
 
@@ -409,6 +409,9 @@ func (s *shellReader) words(p *syntax.ParamExp) ([]string, bool) {
 	words, known := s.arrays[p.Param.Value]
 	if ok && known {
 		s.askedIn(p.Param.Value)
+		if s.conditional[p.Param.Value] {
+			s.now.maybe = append(s.now.maybe, asked{text: p.Param.Value})
+		}
 	}
 	return words, ok && known && (index.Lit() == "@" || index.Lit() == "*")
 }

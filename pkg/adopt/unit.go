@@ -441,7 +441,11 @@ func (u *service) variables() (map[string]string, []string, error) {
 			missing = append(missing, "/"+name)
 			continue
 		}
-		parseEnvironmentFile(string(text), variables)
+		for _, exported := range parseEnvironmentFile(string(text), variables, false) {
+			if u.referenced[exported] {
+				u.note(d.place, "systemd leaves out the line of %s in /%s, for it starts with export", exported, name)
+			}
+		}
 	}
 	return variables, missing, nil
 }
@@ -704,14 +708,19 @@ func expandBraces(word string, variables map[string]string, m *made) (string, []
 }
 
 // parseEnvironmentFile reads NAME=VALUE lines with quotes, comments and continued lines. What is quoted may be of
-// several lines.
-func parseEnvironmentFile(text string, variables map[string]string) {
+// several lines. It returns the names of the lines that start with export, where those do not count.
+func parseEnvironmentFile(text string, variables map[string]string, exports bool) (exported []string) {
 	var pending strings.Builder
 	var open openQuote
 	assign := func() {
 		name, value, found := strings.Cut(pending.String(), "=")
 		pending.Reset()
-		if name = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), "export ")); found && name != "" {
+		name, export := strings.CutPrefix(strings.TrimSpace(name), "export ")
+		switch name = strings.TrimSpace(name); {
+		case !found || name == "":
+		case export && !exports:
+			exported = append(exported, name)
+		default:
 			variables[name] = unquote(strings.TrimSpace(value))
 		}
 	}
@@ -737,6 +746,7 @@ func parseEnvironmentFile(text string, variables map[string]string) {
 		assign()
 	}
 	assign()
+	return exported
 }
 
 // openQuote is whether a value that is read line by line is within quotes. A quote after other characters opens none.
