@@ -161,7 +161,7 @@ func ctrProgram(words []string) []string {
 		switch word := words[i]; {
 		case !strings.HasPrefix(word, "-"):
 			return slices.Concat(words[:i+1], words[i+2:])
-		case takesValue(word) && !slices.Contains(flagsOfCtr, word), len(word) == 2 && !slices.Contains(flagsOfCtr, word):
+		case !slices.Contains(flagsOfCtr, word) && (takesValue(word) || len(word) == 2):
 			i++
 		}
 	}

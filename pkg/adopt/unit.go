@@ -346,8 +346,9 @@ func (u *service) created(start directive) (directive, bool) {
 	}
 	for _, d := range slices.Backward(u.before) {
 		words, err := splitWords(strings.TrimLeft(d.value, prefixes))
+		named := func(word string) bool { return word == name || strings.HasSuffix(word, "="+name) }
 		if err == nil && slices.ContainsFunc(words, isRuntime) && mentionsComponent(words) &&
-			slices.ContainsFunc(words, func(word string) bool { return word == name || strings.HasSuffix(word, "="+name) }) &&
+			slices.ContainsFunc(words, named) &&
 			(slices.Contains(words, "create") || slices.Contains(words, "run")) {
 			return d, true
 		}

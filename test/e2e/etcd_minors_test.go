@@ -321,8 +321,8 @@ func (s *minorsStore) withoutMajority(tr *transition.Transition) {
 }
 
 // TestACertificateOfTheClusterOpensAStore: where the members of a store hold their clients to the CA of the cluster,
-// the certificate of a user whom the API server lets read nothing reads and writes its Secrets in the store; a store that
-// has users of its own takes it no more.
+// the certificate of a user whom the API server lets read nothing reads and writes its Secrets in the store; a store
+// that has users of its own takes it no more.
 func TestACertificateOfTheClusterOpensAStore(t *testing.T) {
 	t.Parallel()
 	const path, key = "/api/v1/namespaces/default/secrets", "/registry/secrets/default/hidden"
