@@ -203,6 +203,8 @@ type service struct {
 	name        string
 	starts      []directive
 	before      []directive // ExecStartPre
+	binds       []directive // BindPaths and BindReadOnlyPaths
+	root        directive   // RootDirectory or RootImage
 	one         bool        // of them names a component that a spec has arguments for
 	environment []directive
 	envFiles    []directive
@@ -212,7 +214,7 @@ type service struct {
 
 func (u *service) apply(d directive) {
 	lists := map[string]*[]directive{"ExecStart": &u.starts, "ExecStartPre": &u.before, "Environment": &u.environment,
-		"EnvironmentFile": &u.envFiles}
+		"EnvironmentFile": &u.envFiles, "BindPaths": &u.binds, "BindReadOnlyPaths": &u.binds}
 	list, ok := lists[d.key]
 	if list == &u.starts {
 		u.one = d.value != "" && (u.one || startsOne(d.value))
@@ -220,6 +222,8 @@ func (u *service) apply(d directive) {
 	switch {
 	case d.key == "WorkingDirectory":
 		u.directory = d
+	case d.key == "RootDirectory" || d.key == "RootImage":
+		u.root = d
 	case !ok:
 	case d.value == "":
 		*list = nil // an empty assignment forgets the earlier ones
@@ -321,6 +325,10 @@ func (u *service) process() error {
 		}
 		p.Env = withVariables(p.Env, line.env)
 		u.workIn(&p, inDirectory(directory, line.directory))
+		if p.Image == "" {
+			p.Mounts = append(p.Mounts, u.bound()...)
+		}
+		p.broken = cmp.Or(p.broken, u.elsewhere(line))
 		u.start(p)
 	}
 	return nil
@@ -383,6 +391,43 @@ func (u *service) bundle(words []string) bool {
 func aboutComponent(names string) bool {
 	return strings.Contains(names, "apiserver") ||
 		slices.ContainsFunc(programs[:3], func(program string) bool { return strings.Contains(names, program) })
+}
+
+// bound are the paths of the host that systemd shows to the processes of the service in other places.
+func (u *service) bound() []spec.Mount {
+	var mounts []spec.Mount
+	for _, d := range u.binds {
+		words, err := splitWords(u.specifiers(d, d.value))
+		if err != nil {
+			u.note(d.place, "%s is ignored: %v", d.key, err)
+			continue
+		}
+		for _, word := range words {
+			from, to, _ := strings.Cut(strings.TrimPrefix(word, "-"), ":")
+			to, _, _ = strings.Cut(to, ":")
+			if path.IsAbs(from) {
+				mounts = append(mounts, bind(len(mounts), from, cmp.Or(to, from), d.key == "BindReadOnlyPaths"))
+			}
+		}
+	}
+	return mounts
+}
+
+// elsewhere says why a component's arguments name no files of its host, "" for one that sees them as they are.
+func (u *service) elsewhere(line commandLine) string {
+	root := ""
+	if u.root.value != "" && u.root.value != "/" {
+		root = u.root.key + "=" + u.root.value
+	}
+	at := slices.IndexFunc(line.before, func(word string) bool { return path.Base(word) == "chroot" })
+	if at >= 0 && line.image == "" {
+		root = strings.Join(line.before[at:], " ")
+	}
+	if root == "" || !hasArguments(line.component) {
+		return ""
+	}
+	return root + " makes the paths among the arguments those of another root; want the unit without it, with the " +
+		"paths as they are on the host"
 }
 
 // named reports whether the unit is called after a component that a spec has arguments for.
