@@ -19,6 +19,10 @@ const (
 	exchangeTimeout  = 30 * time.Second // to read a request, and to write its answer
 	idleTimeout      = 2 * time.Minute
 	limitHeaderBytes = 64 << 10
+	// limitUnreadBytes bounds what a client sends of a request over HTTP/2 that its handler does not read: while it
+	// waits for its turn or for memory, or passes the body on to a program that reads slowly. By default it is a
+	// megabyte, which no budget counts.
+	limitUnreadBytes = 64 << 10
 )
 
 // New returns a server whose connections cost no more than that. What goes wrong with one is logged; nil for no log.
@@ -30,6 +34,7 @@ func New(handler http.Handler, log *slog.Logger) *http.Server {
 		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout,
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: limitHeaderBytes,
+		HTTP2:          &http.HTTP2Config{MaxReceiveBufferPerStream: limitUnreadBytes},
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }

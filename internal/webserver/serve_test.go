@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -264,4 +266,63 @@ func TestWhoWaitsForMuchIsInNobodysWay(t *testing.T) {
 			t.Errorf("held %d and %d, %d wait", budget.held, own.held, len(budget.waiting))
 		}
 	})
+}
+
+// counting is a body without end, which counts what is read of it.
+type counting struct{ bytes atomic.Int64 }
+
+func (c *counting) Read(p []byte) (int, error) {
+	c.bytes.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// TestBodiesThatAreNotReadAreSmall: of a request over HTTP/2 little is held that its handler does not read, and other
+// requests of the same connection go on.
+func TestBodiesThatAreNotReadAreSmall(t *testing.T) {
+	begun, end := make(chan bool), make(chan bool)
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/waits" {
+			begun <- r.ProtoMajor == 2
+			<-end
+			return
+		}
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	}), nil)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	body := &counting{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/waits", body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if response, err := server.Client().Do(r); err == nil {
+			response.Body.Close()
+		}
+	})
+	if !<-begun {
+		t.Error("the request is none over HTTP/2")
+	}
+	const other = 4 << 20 // which takes longer than what can be sent of the body
+	response, err := server.Client().Post(server.URL, "", io.LimitReader(&counting{}, other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, err := io.ReadAll(response.Body); err != nil || string(text) != fmt.Sprint(other) {
+		t.Errorf("beside it %q bytes of another body are read, %v", text, err)
+	}
+	const client = 64 << 10 // what the client reads ahead
+	if got := body.bytes.Load(); got > limitUnreadBytes+client {
+		t.Errorf("%d bytes of a body are sent that is not read, want %d at most", got, limitUnreadBytes+client)
+	}
+	cancel()
+	close(end)
+	asked.Wait()
 }
