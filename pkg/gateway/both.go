@@ -121,6 +121,7 @@ func (b *both) each(names []pair.Side, question func(pair.Side) question, limit 
 	for i, name := range names {
 		// A reservation grows in one place at a time, so each question has its own; they are let go together.
 		group.Go(func() error {
+			defer b.spare(name, func(err error) { errs[i] = err })
 			memory := b.reserve(b.exchange)
 			context.AfterFunc(b.r.Context(), memory.Release)
 			answers[i], errs[i] = b.put(name, question(name), limit, memory)
@@ -297,6 +298,7 @@ func (b *both) stream(w http.ResponseWriter, names []pair.Side, form string, ask
 		memory := b.reserve(b.exchange) // one for each: it grows in one place at a time
 		b.took.end(memory.Release)
 		group.Go(func() {
+			defer b.spare(name, func(err error) { errs[i] = err })
 			if bodies[i], headers[i], errs[i] = b.opened(ctx, name, ask(name), memory); errs[i] != nil {
 				return
 			}

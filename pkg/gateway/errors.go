@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,6 +78,16 @@ func unread(err error) error {
 		return unavailable("%v", err)
 	}
 	return badRequest("reading the request: %v", err)
+}
+
+// spare turns a panic beside the goroutine of a request into an error of that request. Nothing above catches it there:
+// it would end the gateway, and the watches of everybody. It is deferred.
+func (g *Gateway) spare(name pair.Side, failed func(error)) {
+	if problem := recover(); problem != nil {
+		g.log.Error("answer of a side panicked", "side", name, "err", fmt.Sprint(problem), "stack", string(debug.Stack()))
+		failed(refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+			"reading what %s answers did not finish", called(name)))
+	}
 }
 
 // answered is an answer of a side that the gateway passes on.

@@ -259,3 +259,36 @@ func TestASideThatDoesNotServeItsPathsYet(t *testing.T) {
 		}
 	}
 }
+
+// TestPanicsEndTheirRequest: what both sides have is read beside the goroutine of its request, where a panic would end
+// the gateway.
+func TestPanicsEndTheirRequest(t *testing.T) {
+	x, _ := converted(t)
+	x.modern.say("GET "+collection, http.StatusOK, emptyList)
+	broken := *x.gateway.current.Load()
+	broken.live = nil // of which a conversion makes a panic
+	x.gateway.current.Store(&broken)
+	const says = "the legacy side answers did not finish"
+	for _, accept := range []string{"", ";as=Table;v=v1;g=meta.k8s.io"} {
+		x.wants("GET", collection, "", http.StatusInternalServerError, says, "Accept: application/json"+accept)
+	}
+	x.wants("GET", collection+"/old", "", http.StatusInternalServerError, says)
+	x.wants("DELETE", collection+"/old", "", http.StatusInternalServerError, says)
+	x.wants("GET", "/version", "", http.StatusOK, "v1.36.3")
+
+	var out strings.Builder
+	events, streams := `{"type":"ADDED","object":`+deployment("a", "u")+"}", map[pair.Side]io.ReadCloser{}
+	held := map[pair.Side]*heldEvent{}
+	in, silent := io.Pipe()
+	for name, of := range map[pair.Side]io.ReadCloser{pair.Modern: in,
+		pair.Legacy: io.NopCloser(strings.NewReader(events))} {
+		streams[name], held[name] = of, &heldEvent{memory: x.gateway.memory.Reserve()}
+	}
+	m := &merging{gateway: x.gateway, encoder: json.NewEncoder(&out), end: func() { silent.Close() },
+		merger: merger{makes: map[pair.Side]func([]byte) ([]byte, error){
+			pair.Legacy: func([]byte) ([]byte, error) { panic("no such field") }}}}
+	m.merge(streams, held)
+	if got := out.String(); !strings.Contains(got, says) || strings.Count(got, "\n") != 1 {
+		t.Errorf("the watch ends with %q", got)
+	}
+}

@@ -51,8 +51,7 @@ func Converting(rules Rules) (*convert.Converter, routes.Conversions, error) {
 	return c, conversions, nil
 }
 
-// to converts by rules. Lists of both sides are converted beside the goroutine of their request, where a panic would
-// end the gateway, and watches of everybody with it.
+// to converts by rules. A panic is an error that names the object.
 func to(by *hub.Converter, v string) convert.Func {
 	return func(object map[string]any) (converted map[string]any, err error) {
 		defer func() {

@@ -103,7 +103,8 @@ func (b *both) watch(w http.ResponseWriter) error {
 		streams[name] = response.Body
 	}
 	b.took.by(pair.Sides()...)
-	m := &merging{merger: merger{version: version, makes: map[pair.Side]func([]byte) ([]byte, error){}}, end: cancel}
+	m := &merging{merger: merger{version: version, makes: map[pair.Side]func([]byte) ([]byte, error){}}, end: cancel,
+		gateway: b.Gateway}
 	held := map[pair.Side]*heldEvent{}
 	for _, name := range pair.Sides() {
 		m.merger.makes[name] = b.makes(name, form)
@@ -138,7 +139,8 @@ func (b *both) watch(w http.ResponseWriter) error {
 
 // merging writes the events of two watches as those of one.
 type merging struct {
-	end context.CancelFunc // both watches end with it
+	gateway *Gateway
+	end     context.CancelFunc // both watches end with it
 
 	mu      sync.Mutex
 	merger  merger
@@ -190,6 +192,7 @@ type wireEvent struct {
 // read writes the events of a side. The end of its stream ends the whole watch.
 func (m *merging) read(name pair.Side, stream io.Reader, held *heldEvent) {
 	defer m.stop()
+	defer m.gateway.spare(name, func(err error) { m.write(event{side: name, err: err}) })
 	eachEvent(stream, held, func(read wireEvent, err error) bool {
 		return m.write(event{name, read, err})
 	})
