@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,8 +58,8 @@ func (g *Gateway) conversion(c *exchange, row *routes.Row, name pair.Side,
 			return nil
 		},
 		OnRead: v.says, Kept: []string{hub.KeptAnnotation},
-		Hold: func() client.Holding {
-			held := &heldEvent{memory: memory, copies: 1}
+		Hold: func(ctx context.Context) client.Holding {
+			held := &heldEvent{memory: memory, copies: 1, ctx: ctx, workers: c.own.workers}
 			c.took.end(held.End)
 			return held
 		},

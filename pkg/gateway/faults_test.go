@@ -282,9 +282,10 @@ func TestPanicsEndTheirRequest(t *testing.T) {
 	in, silent := io.Pipe()
 	for name, of := range map[pair.Side]io.ReadCloser{pair.Modern: in,
 		pair.Legacy: io.NopCloser(strings.NewReader(events))} {
-		streams[name], held[name] = of, &heldEvent{memory: x.gateway.memory.Reserve()}
+		streams[name], held[name] = of, &heldEvent{memory: x.gateway.memory.Reserve(),
+			ctx: t.Context(), workers: newWorkers(), made: true}
 	}
-	m := &merging{gateway: x.gateway, encoder: json.NewEncoder(&out), end: func() { silent.Close() },
+	m := &merging{gateway: x.gateway, out: &out, end: func() { silent.Close() },
 		merger: merger{makes: map[pair.Side]func([]byte) ([]byte, error){
 			pair.Legacy: func([]byte) ([]byte, error) { panic("no such field") }}}}
 	m.merge(streams, held)

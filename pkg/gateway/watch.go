@@ -108,16 +108,16 @@ func (b *both) watch(w http.ResponseWriter) error {
 	held := map[pair.Side]*heldEvent{}
 	for _, name := range pair.Sides() {
 		m.merger.makes[name] = b.makes(name, form)
-		held[name] = &heldEvent{memory: b.memory}
+		held[name] = &heldEvent{memory: b.memory, ctx: ctx, workers: b.own.workers}
 		if b.makesTable(name, form) {
-			held[name].copies = tableCopies
+			held[name].copies, held[name].made = tableCopies, true
 		}
 	}
 	if r := b.r; asMessages(r) {
 		limit := b.eventTimeout
 		b.took.rest = func() {
 			sendMessages(w, r, limit, cancel, func(out io.Writer) {
-				m.encoder = json.NewEncoder(out)
+				m.out = out
 				m.merge(streams, held)
 			})
 		}
@@ -132,7 +132,7 @@ func (b *both) watch(w http.ResponseWriter) error {
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		return nil //nolint:nilerr // the client is gone
 	}
-	m.encoder = json.NewEncoder(timed{w, b.eventTimeout})
+	m.out = timed{w, b.eventTimeout}
 	b.took.rest = func() { m.merge(streams, held) }
 	return nil
 }
@@ -142,10 +142,10 @@ type merging struct {
 	gateway *Gateway
 	end     context.CancelFunc // both watches end with it
 
-	mu      sync.Mutex
-	merger  merger
-	encoder *json.Encoder
-	ended   bool
+	mu     sync.Mutex
+	merger merger
+	out    io.Writer
+	ended  bool
 }
 
 // merge returns when both watches have ended: either ends with the other.
@@ -165,16 +165,33 @@ func (m *merging) stop() {
 }
 
 // write writes an event, and reports whether the watch goes on.
-func (m *merging) write(e event) bool {
+func (m *merging) write(e event, held *heldEvent) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended { // an error behind the last event is that of the other side's end
 		return false
 	}
-	shown, last := m.merger.show(e)
-	err := m.encoder.Encode(shown) // the client is gone, or reads too slowly
+	text, last, err := m.show(e, held)
+	if err == nil {
+		_, err = m.out.Write(text) // the client is gone, or reads too slowly
+	}
 	m.ended = err != nil || last
 	return !m.ended
+}
+
+// show is an event as clients see it, and whether it is the last one. It is made in a turn where that takes long.
+// Errors: the client has gone.
+func (m *merging) show(e event, held *heldEvent) (text []byte, last bool, err error) {
+	if held.read > limitKeptBytes || held.made {
+		done, err := held.Work()
+		if err != nil {
+			return nil, false, err
+		}
+		defer done()
+	}
+	shown, last := m.merger.show(e)
+	text, err = json.Marshal(shown)
+	return append(text, '\n'), last, err
 }
 
 // event is an event of a side, or what was wrong with its stream.
@@ -192,9 +209,9 @@ type wireEvent struct {
 // read writes the events of a side. The end of its stream ends the whole watch.
 func (m *merging) read(name pair.Side, stream io.Reader, held *heldEvent) {
 	defer m.stop()
-	defer m.gateway.spare(name, func(err error) { m.write(event{side: name, err: err}) })
+	defer m.gateway.spare(name, func(err error) { m.write(event{side: name, err: err}, &heldEvent{}) })
 	eachEvent(stream, held, func(read wireEvent, err error) bool {
-		return m.write(event{name, read, err})
+		return m.write(event{name, read, err}, held)
 	})
 }
 
@@ -224,8 +241,11 @@ func eachEvent[T any](stream io.Reader, held *heldEvent, take func(T, error) boo
 // heldEvent is what is held of an event while it is read, made another one, and taken by the client, who may take half
 // a minute for it: a long one counts within the memory of the gateway. Two thousand watches hold one as often.
 type heldEvent struct {
-	memory *webserver.Reservation // of whose budget it is
-	copies int64                  // of its values; none where it is text alone
+	memory  *webserver.Reservation // of whose budget it is
+	copies  int64                  // of its values; none where it is text alone
+	made    bool                   // it becomes a Table
+	ctx     context.Context        // of the watch
+	workers *workers               // in whose turns it is made another one
 
 	own            *webserver.Reservation // nil for a short event
 	values         webserver.Values
@@ -260,6 +280,10 @@ func (h *heldEvent) Take(text []byte) error {
 	h.reserved += more
 	return nil
 }
+
+// Work waits for a turn to make another event of it: a user has thousands of watches, each of which makes its own of
+// one object that changes. Errors: the client has gone.
+func (h *heldEvent) Work() (done func(), err error) { return h.workers.take(h.ctx, 0) }
 
 // End lets go of the event.
 func (h *heldEvent) End() {

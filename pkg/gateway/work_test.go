@@ -198,3 +198,75 @@ func (w writing) Write(p []byte) (int, error) {
 	w.told()
 	return len(p), nil
 }
+
+// A user has thousands of watches, and each makes its own event of an object that changes: it does so in turns, of
+// which none is held while the next event comes or the client takes one.
+func TestEventsAreMadeInTurns(t *testing.T) {
+	x, _ := converted(t)
+	x.modern.page("GET "+collection, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	object := strings.Replace(oldDeployment("extensions/v1beta1"), `"metadata":{`,
+		`"metadata":{"resourceVersion":"7","labels":{"l":"`+strings.Repeat("x", 2*limitKeptBytes)+`"},`, 1)
+	x.legacy.page("GET "+older, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"type":"ADDED","object":`+object+"}\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	alices, left := x.gateway.shares.of("alice")
+	defer left()
+	const table = ";as=Table;v=v1;g=meta.k8s.io"
+	for _, test := range []struct{ path, accept string }{{collection, ""}, {collection, table}, {older, ""},
+		{"/sides/legacy" + older, ""}} {
+		for range cap(alices.workers.turns) {
+			alices.workers.turns <- struct{}{}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		came := make(chan string, 1)
+		go func() {
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.url+test.path+"?watch=1", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Test-Certificate", "alice")
+			r.Header.Set("Accept", "application/json"+test.accept)
+			response, err := http.DefaultTransport.RoundTrip(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			text := make([]byte, 100)
+			n, _ := io.ReadFull(response.Body, text)
+			came <- string(text[:n])
+		}()
+		passed := strings.HasPrefix(test.path, "/sides")
+		select {
+		case text := <-came:
+			if !passed {
+				t.Errorf("%s%s: an event comes without a turn: %q", test.path, test.accept, text)
+			}
+		case <-time.After(300 * time.Millisecond):
+			if passed {
+				t.Errorf("%s: an event that is passed on waits", test.path)
+			}
+		}
+		for range cap(alices.workers.turns) {
+			<-alices.workers.turns
+		}
+		if text := ""; !passed {
+			if text = <-came; !strings.Contains(text, `"ADDED"`) {
+				t.Errorf("%s%s: the event is %q", test.path, test.accept, text)
+			}
+		}
+		for end := time.Now().Add(10 * time.Second); len(alices.workers.turns) > 0; runtime.Gosched() {
+			if time.Now().After(end) {
+				t.Fatalf("%s%s: a turn is held behind the event", test.path, test.accept)
+			}
+		}
+		cancel()
+	}
+}

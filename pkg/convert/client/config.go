@@ -12,6 +12,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -43,14 +44,17 @@ type Options struct {
 	// Kept are annotations in which a conversion keeps for its way back what the asked version has no field for. A
 	// write that leaves one out, as that of a manifest does, leaves it as it is.
 	Kept []string
-	// Hold, when it is set, is told of what is held of an event of a watch. It is called once for each watch.
-	Hold func() Holding
+	// Hold, when it is set, is told of what is held of an event of a watch. It is called once for each watch, with the
+	// context of that.
+	Hold func(context.Context) Holding
 }
 
-// Holding bounds what is held of the events of a watch, one at a time.
+// Holding bounds what is held of the events of a watch, one at a time, and when they are converted.
 type Holding interface {
 	// Take is told of a piece of the text of an event when it has been read. Its error ends the watch.
 	Take(text []byte) error
+	// Work waits until the event may be converted; done is called when it is. Its error ends the watch.
+	Work() (done func(), err error)
 	// End is called when nothing of the event is held any more. It is not of one in the midst of which the watch is
 	// closed.
 	End()

@@ -321,7 +321,7 @@ func (c *call) read() (*http.Response, error) {
 	if response.StatusCode == http.StatusOK && c.watches() {
 		var holding Holding
 		if c.options.Hold != nil {
-			holding = c.options.Hold()
+			holding = c.options.Hold(c.req.Context())
 		}
 		response.Body = newEvents(response.Body, holding, c.translate)
 		response.ContentLength = -1

@@ -124,6 +124,14 @@ func (e *events) next() {
 		e.err = err
 		return
 	}
+	if holding := e.bounded.holding; holding != nil {
+		done, err := holding.Work()
+		if err != nil {
+			e.err = err
+			return
+		}
+		defer done()
+	}
 	converted, err := e.converted(read)
 	if err != nil {
 		status := apierrors.NewInternalError(fmt.Errorf("converting an event: %w", err)).Status()

@@ -15,6 +15,8 @@ import (
 type counting struct {
 	limit, held, most int
 	ended             int
+	refused           error // of Work
+	working, worked   int
 }
 
 func (c *counting) Take(text []byte) error {
@@ -23,6 +25,14 @@ func (c *counting) Take(text []byte) error {
 		return errors.New("no room")
 	}
 	return nil
+}
+
+func (c *counting) Work() (done func(), err error) {
+	if c.refused != nil {
+		return nil, c.refused
+	}
+	c.working++
+	return func() { c.working--; c.worked++ }, nil
 }
 
 func (c *counting) End() { c.held = 0; c.ended++ }
@@ -59,6 +69,38 @@ func TestEventsAreHeldOneByOne(t *testing.T) {
 		t.Errorf("%d bytes and %v, want no room", len(text), err)
 	}
 }
+
+// Events are converted when whoever holds them says so, and nobody is in the way of another while the next one comes.
+func TestEventsAreConvertedInTurns(t *testing.T) {
+	const one = `{"type":"ADDED","object":{"n":1}}` + "\n"
+	c := &counting{limit: 1 << 20}
+	in := readerFunc(func(p []byte) (int, error) {
+		if c.working > 0 {
+			t.Error("a turn is held while an event comes")
+		}
+		if c.worked == 3 {
+			return 0, io.EOF
+		}
+		return copy(p, one), nil
+	})
+	if text, err := io.ReadAll(newEvents(io.NopCloser(in), c, func(object map[string]any) (map[string]any, error) {
+		if c.working != 1 {
+			t.Errorf("an event is converted in %d turns", c.working)
+		}
+		return object, nil
+	})); err != nil || c.working > 0 || c.worked != 3 || len(text) < 3*len(one)-len("\n") {
+		t.Errorf("%q, %v; %d turns, %d are held", text, err, c.worked, c.working)
+	}
+	c.refused = errors.New("the client has gone")
+	if text, err := io.ReadAll(newEvents(io.NopCloser(strings.NewReader(one)), c, same)); err != c.refused {
+		t.Errorf("%q, %v, want an error", text, err)
+	}
+}
+
+// readerFunc is a function that reads.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // slowly reads at most so much at a time.
 type slowly struct {
