@@ -84,7 +84,8 @@ func unread(err error) error {
 // it would end the gateway, and the watches of everybody. It is deferred.
 func (g *Gateway) spare(name pair.Side, failed func(error)) {
 	if problem := recover(); problem != nil {
-		g.log.Error("answer of a side panicked", "side", name, "err", fmt.Sprint(problem), "stack", string(debug.Stack()))
+		g.log.Error("answer of a side panicked", "side", name, "err", fmt.Sprint(problem),
+			"stack", string(debug.Stack()))
 		failed(refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
 			"reading what %s answers did not finish", called(name)))
 	}
