@@ -255,19 +255,33 @@ func checkAll(ctx context.Context, r Runner, host string, checks []Check) error 
 	return errors.Join(problems...)
 }
 
-// unchanged checks that every file that the steps touch is as the first of them finds it: each host's at once.
+// unchanged checks that every file that the steps touch is as the first of them finds it, and that no unit that they
+// stop was stopped for good before: each host's at once. A transition that was broken off has stopped units before it
+// changed a file, and moves objects meanwhile.
 func unchanged(ctx context.Context, t *Transition, r Runner) error {
 	var hosts []string
-	checks, seen := map[string][]Check{}, map[place]bool{}
+	checks, seen := map[string][]Check{}, map[place]bool{} // a file and its unit are two
 	for _, s := range t.Steps {
-		if s.Do == nil || s.Do.File == nil || seen[place{s.Host, s.Do.File.Path}] {
+		if s.Do == nil {
 			continue
 		}
-		seen[place{s.Host, s.Do.File.Path}] = true
-		check := Check{Kind: FileIs, Path: s.Do.File.Path, File: s.Do.Was,
-			Hint: "FROM is not the plan by which this host runs"}
-		if s.Do.Kind == RemoveFile || s.Do.Kind == RestoreKubelet {
-			check.File = s.Do.File
+		check := Check{Kind: FileIs, Hint: "FROM is not the plan by which this host runs"}
+		switch {
+		case s.Do.Kind == StartUnit || s.Do.Kind == StopUnit:
+			check.Kind, check.Path = UnitOn, unitDirectory+s.Do.Unit
+			check.Hint = "FROM is not what this host runs: another transition stopped it, and has to be finished or " +
+				"undone first; where a person has stopped it, systemctl enable " + s.Do.Unit
+		case s.Do.File == nil:
+			continue
+		case s.Do.Kind == RemoveFile || s.Do.Kind == RestoreKubelet:
+			check.Path, check.File = s.Do.File.Path, s.Do.File
+		default:
+			check.Path, check.File = s.Do.File.Path, s.Do.Was
+		}
+		at := place{s.Host, string(check.Kind) + check.Path}
+		known := seen[at]
+		if seen[at] = true; known || s.Do.Kind == StartUnit {
+			continue
 		}
 		if checks[s.Host] == nil {
 			hosts = append(hosts, s.Host)

@@ -253,6 +253,7 @@ type CheckKind string
 
 const (
 	FileIs      CheckKind = "file is"       // File, content and mode, or absent when it is nil
+	UnitOn      CheckKind = "unit on"       // the unit of the file Path is enabled, or runs
 	Executable  CheckKind = "program"       // Path is there and executable, and of SHA256 where that is said
 	Certificate CheckKind = "certificate"   // is there, valid, and for these names
 	Ready       CheckKind = "ready"         // the probe is answered, and an API server is of Version

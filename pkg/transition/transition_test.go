@@ -262,6 +262,9 @@ func (c *cluster) Check(_ context.Context, host string, check *Check) error {
 	if c.judged != nil && check.Objects != nil {
 		return c.judged(string(check.Kind), check.Objects)
 	}
+	if unit := strings.TrimPrefix(check.Path, unitDirectory); check.Kind == UnitOn && !c.units[place{host, unit}] {
+		return fmt.Errorf("%s on %s is stopped", unit, host)
+	}
 	if check.Kind == FileIs {
 		now, there := c.files[place{host, check.Path}]
 		if there != (check.File != nil) || there && !sameFile(now, fileOf(check.File)) {

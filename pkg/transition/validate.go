@@ -189,6 +189,9 @@ func (a *Action) changes() string {
 	return ""
 }
 
+// unitDirectory is where units of plans are.
+const unitDirectory = "/etc/systemd/system/"
+
 func (a *Action) validateUnit() error {
 	if name, ok := strings.CutSuffix(a.Unit, ".service"); !ok || !spec.IsLabel(name) {
 		return fmt.Errorf("unit %q: want a DNS label and .service", a.Unit)
@@ -319,6 +322,7 @@ func (a *Action) validate() error {
 			(c.Kind == MembersAre || c.Kind == MayComeBack) && c.Members.validate() != nil ||
 			(c.Kind == OneCluster || c.Kind == SameData) && len(c.Stores) == 0 ||
 			c.Kind == Silent && len(c.Addresses) == 0 ||
+			c.Kind == UnitOn && (&Action{Unit: strings.TrimPrefix(c.Path, unitDirectory)}).validateUnit() != nil ||
 			c.Kind == NoData && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) ||
 			(c.Kind == Beats || c.Kind == NotNewer) && (c.Heartbeats == nil || c.Heartbeats.Nodes == "") ||
 			c.Kind == NothingLeft && c.Left == nil || c.Kind == MastersAre && c.Masters.validate() != nil ||

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -158,6 +159,21 @@ func stopUnit(ctx context.Context, unit string) error {
 	return systemctl(ctx, "reset-failed", unit)
 }
 
+// unitOn checks that a unit is enabled, or runs: one that neither is was stopped for good.
+func unitOn(ctx context.Context, unit string) error {
+	if systemctl(ctx, "is-enabled", "--quiet", unit) == nil {
+		return nil
+	}
+	out, err := exec.CommandContext(ctx, "systemctl", "is-active", unit).Output()
+	if slices.Contains([]string{"active", "activating", "reloading"}, string(bytes.TrimSpace(out))) {
+		return nil
+	}
+	if _, ended := errors.AsType[*exec.ExitError](err); !ended {
+		return fmt.Errorf("whether %s runs is not known: %w", unit, err)
+	}
+	return fmt.Errorf("%s: is stopped, and not enabled", unit)
+}
+
 func systemctl(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
 	if err != nil {
@@ -249,6 +265,8 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 	switch c.Kind {
 	case transition.FileIs:
 		return fileIs(h.place(host, c.Path), c.File)
+	case transition.UnitOn:
+		return unitOn(ctx, path.Base(c.Path))
 	case transition.Executable:
 		return executable(c)
 	case transition.Certificate:

@@ -35,6 +35,31 @@ func TestStoppedUnitsHaveNotFailed(t *testing.T) {
 	}
 }
 
+// TestUnitsThatWereStopped: one that is neither enabled nor runs was stopped for good; one that fails, and is started
+// again and again, was not, nor was one that a person has started.
+func TestUnitsThatWereStopped(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer string
+		on     bool
+	}{
+		"enabled":               {"exit 0", true},
+		"started":               {"[ $1 = is-active ] && echo active", true},
+		"failing, not enabled":  {"[ $1 = is-active ] && echo activating; exit 3", true},
+		"stopped":               {"[ $1 = is-active ] && echo inactive; exit 3", false},
+		"failed, not enabled":   {"[ $1 = is-active ] && echo failed; exit 3", false},
+		"a program that is not": {"[ $1 = is-active ] && kill $$; exit 1", false},
+	} {
+		toldSystemd(t, test.answer, func() error {
+			err := (&Host{}).Check(t.Context(), "cp-1", &transition.Check{Kind: transition.UnitOn,
+				Path: "/etc/systemd/system/etcd.service"})
+			if (err == nil) != test.on {
+				t.Errorf("%s: %v", name, err)
+			}
+			return nil
+		})
+	}
+}
+
 // toldSystemd is what systemd is told meanwhile, a line each time; a command of the shell says how it ends.
 func toldSystemd(t *testing.T, answer string, do func() error) string {
 	t.Helper()
