@@ -41,7 +41,7 @@ Exit codes: 0 acknowledged, or nothing to acknowledge, 1 could not finish, 2 bad
 }
 
 func runTransitionAcknowledge(req transitionRequest, why string, streams Streams) error {
-	_, id, err := readTransition(req.file)
+	t, id, err := readTransition(req.file)
 	if err != nil {
 		return err
 	}
@@ -52,6 +52,9 @@ func runTransitionAcknowledge(req transitionRequest, why string, streams Streams
 	kept, err := journal.Open[transition.Record](name, id)
 	if err != nil {
 		return journalError(err, "--journal names another file")
+	}
+	if _, err := transition.StateOf(t, kept.Records()); err != nil {
+		return errors.Join(badInput(err, "--journal names another file"), kept.Close())
 	}
 	stop := transition.Stopped(kept.Records())
 	if stop == nil {

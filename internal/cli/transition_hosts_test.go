@@ -171,6 +171,30 @@ func TestTransitionStatusWhileAnotherRuns(t *testing.T) {
 	}
 }
 
+// TestJournalsThatWereEdited: a stop that says nothing of stores is refused, as by apply, and ends no command.
+func TestJournalsThatWereEdited(t *testing.T) {
+	steps, _ := stepsFile(t, transition.Host{Name: "cp-1", Address: "127.0.0.1"})
+	text, err := os.ReadFile(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := journal.Open[transition.Record](journal.Of(steps), journal.ID(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := transition.Record{Step: "001", Event: transition.Halted}
+	if err := errors.Join(kept.Append(stop), kept.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"status", steps}, {"acknowledge", steps, "--yes"}, {"apply", steps, "--yes"},
+		{"undo", steps, "--yes"}} {
+		code, _, stderr := run(t, append([]string{"transition"}, args...)...)
+		if code != 2 || !strings.Contains(stderr, "the journal belongs to another transition") {
+			t.Errorf("%s: %d, %s", args[0], code, stderr)
+		}
+	}
+}
+
 // TestTransitionAcknowledge: a stop is shown by status and by acknowledge, and is over when a person says so.
 func TestTransitionAcknowledge(t *testing.T) {
 	steps, _ := stepsFile(t, transition.Host{Name: "cp-1", Address: "127.0.0.1"})
