@@ -258,6 +258,28 @@ func TestAStepOfAClockThatWasAhead(t *testing.T) {
 	}
 }
 
+// TestAClockThatIsAhead of an operator that begins is no reason to go back: the step may wait as long as it may while
+// one process sees it.
+func TestAClockThatIsAhead(t *testing.T) {
+	e := newEnding(t)
+	first := e.record.Open.Transition.Steps[0].Do.Workload
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "hosted", Name: "stays", Labels: map[string]string{
+		nameLabel: first.Name, partOfLabel: "hosted"}}}
+	if err := e.Client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	e.goOn(t)
+	e.now = e.now.AddDate(1, 0, 0)
+	e.waiting = nil // as of a process that begins
+	if e.goOn(t); e.record.Open.Back {
+		t.Error("it goes back, and has not waited")
+	}
+	e.now = e.now.Add(e.StepLimit + time.Second)
+	if e.goOn(t); !e.record.Open.Back {
+		t.Error("it waits for ever")
+	}
+}
+
 // TestHostedStepsSayWhichStoresRun: each that removes something says so while its stores run; none when they do not.
 func TestHostedStepsSayWhichStoresRun(t *testing.T) {
 	v := judge(example(t))

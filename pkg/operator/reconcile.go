@@ -55,6 +55,7 @@ type Reconciler struct {
 	answers map[string]*answersOf
 	pulses  map[string]pulse // by host
 	unready map[string]bool  // to which that was done since they are not ready
+	waiting map[string]wait  // for the open step, by control plane
 	began   map[string]bool  // whose transition began in the last look, which the status may not say yet
 }
 
@@ -539,7 +540,7 @@ func (p *plane) heed(ctx context.Context, err error) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	late := p.Now().Sub(o.StepSince.Time) > p.StepLimit
+	late := p.late()
 	hand, byHand := errors.AsType[*remote.ByHandError](err)
 	switch {
 	case byHand:
@@ -575,6 +576,30 @@ func (p *plane) heed(ctx context.Context, err error) (time.Duration, error) {
 		return p.Look, nil
 	}
 	return p.Look, p.goBack(ctx, fmt.Sprintf("%v, after %v", err, p.StepLimit))
+}
+
+// wait is since when this process sees a transition where it stands.
+type wait struct {
+	position string
+	written  int64 // when that was recorded
+	since    time.Time
+}
+
+// late reports whether the open step has waited too long: by what is recorded, and by what this process has seen, whose
+// clock may be set while it runs, and which may have begun with one that was ahead.
+func (p *plane) late() bool {
+	o, now := p.record.Open, p.Now()
+	w := wait{positionOf(o), o.StepSince.Unix(), now}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if was := p.waiting[p.object.Name]; was.position == w.position && was.written == w.written {
+		w = was
+	}
+	if p.waiting == nil {
+		p.waiting = map[string]wait{}
+	}
+	p.waiting[p.object.Name] = w
+	return now.Sub(o.StepSince.Time) > p.StepLimit && now.Sub(w.since) > p.StepLimit
 }
 
 // The reasons of the condition Progressing while a person is waited for. The last word of its message is what the
