@@ -315,9 +315,11 @@ func (u *service) process() error {
 			u.note(start.place, "the options of the container runtime are left out; a spec holds image, command, "+
 				"arguments, environment and paths of the host")
 		}
-		for _, word := range expanded {
-			if machineVariable.MatchString(word) {
-				p.unfilled = word
+		_, shell := shellScript(words)
+		for i, word := range expanded {
+			literal := !shell && unexpanded.MatchString(word) && flagOfWord(expanded[:i], word) != ""
+			if machineVariable.MatchString(word) || literal {
+				p.unfilled = cmp.Or(p.unfilled, word)
 			}
 		}
 		if p.Image == "" { // a container has the variables that it is run with, not those of the runtime's client
@@ -593,6 +595,10 @@ func (u *service) hostname() string {
 
 // machineVariable is one that user data have in place of an address of the machine.
 var machineVariable = regexp.MustCompile(`\$\{?(private|public)_ipv[46]\b`)
+
+// unexpanded is a variable in a value: systemd expands none in what it has put in, so that a component would get it as
+// it is. Scripts that write files with values from their own arguments leave it.
+var unexpanded = regexp.MustCompile(`\$\{?[A-Za-z_0-9]`)
 
 var references = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
 
