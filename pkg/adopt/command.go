@@ -173,9 +173,10 @@ var flagsOfCtr = []string{"-d", "-t", "--net-host", "--null-io", "--no-pivot", "
 
 // existing are the verbs by which a runtime starts, or follows, a container that exists already.
 var existing = map[string][]string{
-	"docker": {"start", "restart", "attach", "logs", "wait"}, "podman": {"start", "restart", "attach", "logs", "wait"},
-	"nerdctl": {"start", "restart", "attach", "logs", "wait"},
-	"runc":    {"run", "start"}, "crun": {"run", "start"}, "machinectl": {"start"}, "crictl": {"start"},
+	"docker":  {"start", "restart", "attach", "logs", "wait", "up"},
+	"podman":  {"start", "restart", "attach", "logs", "wait", "up"},
+	"nerdctl": {"start", "restart", "attach", "logs", "wait", "up"}, "docker-compose": {"start", "restart", "up"},
+	"runc": {"run", "start"}, "crun": {"run", "start"}, "machinectl": {"start"}, "crictl": {"start"},
 }
 
 // startedAgain is the name of the container that words start without saying what it runs: docker start NAME, runc run

@@ -421,8 +421,14 @@ func (u *service) elsewhere(line commandLine) string {
 	if u.root.value != "" && u.root.value != "/" {
 		root = u.root.key + "=" + u.root.value
 	}
-	at := slices.IndexFunc(line.before, func(word string) bool { return path.Base(word) == "chroot" })
-	if at >= 0 && line.image == "" {
+	at := slices.IndexFunc(line.before, func(word string) bool {
+		return slices.Contains([]string{"chroot", "systemd-nspawn"}, path.Base(word))
+	})
+	if runtime := slices.IndexFunc(line.before, isRuntime); at < 0 && runtime >= 0 &&
+		slices.Contains(line.before[runtime:], "exec") {
+		at = runtime
+	}
+	if at >= 0 {
 		root = strings.Join(line.before[at:], " ")
 	}
 	if root == "" || !hasArguments(line.component) {
