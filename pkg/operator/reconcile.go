@@ -288,7 +288,7 @@ func (p *plane) begin(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	if hosts != nil {
-		if !p.agents(hosts) {
+		if len(t.Steps) > 0 && !p.agents(hosts) { // an agent may wait for the address that the plan brings
 			return p.Look * 5, nil
 		}
 		if err := p.relieve(ctx, hosts); err != nil {

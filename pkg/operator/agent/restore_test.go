@@ -95,3 +95,23 @@ func TestStoresOfHostsArePutBackOnce(t *testing.T) {
 		t.Error(w.backedUp())
 	}
 }
+
+// TestANodeGetsAnotherAddress: its agent does nothing at an address that is none of its machine's, and no step is done
+// at the new one, so that the edit of the spec which says it waits for no agent.
+func TestANodeGetsAnotherAddress(t *testing.T) {
+	kubelet := func(address string) map[string]any {
+		return map[string]any{"kubelet": map[string]any{"version": "1.15.12", "modern": map[string]any{
+			"nodes": []any{map[string]any{"name": "n-1", "address": address}}}}}
+	}
+	w := newWorld(t, render.Systemd, kubelet("10.0.0.21"))
+	w.hosts = append(w.hosts, "n-1")
+	w.startAgent("n-1")
+	w.runs(nil)
+	w.agents["n-1"].IsHere = func(address string) (bool, error) { return address == "10.0.0.22", nil }
+	w.turn("n-1")
+	w.edit(kubelet("10.0.0.22"))
+	w.runs(nil)
+	if h := w.host("n-1"); h.Spec.Address != "10.0.0.22" || h.Status.Problem != "" {
+		t.Errorf("the agent of %s says %q", h.Spec.Address, h.Status.Problem)
+	}
+}
