@@ -619,7 +619,7 @@ func (w *writer) filled(p *Process) []spec.Mount {
 	var list []spec.Mount
 	for _, m := range p.unseen {
 		if slices.ContainsFunc(w.args[p.Component], func(a spec.Arg) bool {
-			return kubever.HasPath(a.Name) && strings.HasPrefix(a.Value, m.MountPath+"/")
+			return kubever.ReadsFile(a.Name) && strings.HasPrefix(a.Value, m.MountPath+"/")
 		}) {
 			list = append(list, m)
 		}
