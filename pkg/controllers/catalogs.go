@@ -156,6 +156,13 @@ func (c *catalogs) recent(ctx context.Context) (*catalog, error) {
 	return c.ask(ctx, time.Time{})
 }
 
+// served reports whether the side served a kind when it was last asked, or was not asked yet. It decides nothing.
+func (c *catalogs) served(groups []string, kind string) bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.last == nil || len(c.last.ofKind(groups, kind)) > 0
+}
+
 // forget drops the cache, for a new term.
 func (c *catalogs) forget() {
 	c.mutex.Lock()

@@ -27,6 +27,7 @@ type collector struct {
 	graph  *graph
 	queue  workqueue.TypedRateLimitingInterface[types.UID]
 	absent memory
+	costly costly
 	// unlisted are the resources that could not be listed: any of their objects could be a dependent.
 	unlisted func() []string
 }
@@ -40,9 +41,18 @@ var errWatched = errors.New("read and watch of the side disagree")
 // process decides about one object. An error requeues it.
 func (c *collector) process(ctx context.Context, uid types.UID) error {
 	n := c.graph.node(uid)
-	switch {
-	case n == nil:
+	if n == nil {
 		return nil
+	}
+	if n.deleting && n.orphan || len(n.owners) > fewOwners {
+		namespace := n.namespace.Value()
+		if !c.costly.begin(namespace) {
+			c.queue.AddAfter(uid, costlyAgain)
+			return nil
+		}
+		defer c.costly.end(namespace)
+	}
+	switch {
 	case n.deleting && n.orphan:
 		return c.releaseDependents(ctx, n)
 	case n.deletesDependents():
@@ -50,6 +60,43 @@ func (c *collector) process(ctx context.Context, uid types.UID) error {
 	default:
 		return c.consider(ctx, n)
 	}
+}
+
+// costly are objects that take hundreds of requests: their dependents are listed, or many owners looked for. Any client
+// makes thousands of them, so that those of one namespace are processed one after the other, and some workers are left
+// for all that is not costly.
+type costly struct {
+	limit int // of namespaces at a time
+
+	mutex sync.Mutex
+	of    map[string]bool // the namespaces
+}
+
+const (
+	// fewOwners is how many owners an object has that is not costly.
+	fewOwners = 8
+	// costlyAgain is how soon an object is processed again that found another one of its namespace.
+	costlyAgain = 500 * time.Millisecond
+)
+
+// begin reports whether an object of the namespace may be processed now; end is called then.
+func (c *costly) begin(namespace string) bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.of[namespace] || len(c.of) >= c.limit {
+		return false
+	}
+	if c.of == nil {
+		c.of = map[string]bool{}
+	}
+	c.of[namespace] = true
+	return true
+}
+
+func (c *costly) end(namespace string) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	delete(c.of, namespace)
 }
 
 // live reads a node's object again. nil without an error: it was deleted, or another one has its name.
@@ -86,13 +133,17 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 			fmt.Sprintf("it has %d owner references, more than %d", many, mostOwners))
 		return nil
 	}
-	s := subject{owners: o.OwnerReferences, finalizers: o.Finalizers}
+	s := subject{owners: o.OwnerReferences, states: make([]ownerState, len(o.OwnerReferences)),
+		finalizers: o.Finalizers}
 	var why error
-	for _, ref := range o.OwnerReferences {
-		state, err := c.find(ctx, ref, o.Namespace, seen)
-		if s.states = append(s.states, state); err != nil {
-			why = errors.Join(why, fmt.Errorf("looking up %s %q, the owner of %s: %w", ref.Kind, ref.Name,
-				n.resource.describe(o.Namespace, o.Name), err))
+	for _, i := range c.unservedFirst(o.OwnerReferences) {
+		ref := o.OwnerReferences[i]
+		if s.states[i], why = c.find(ctx, ref, o.Namespace, seen); why != nil {
+			why = fmt.Errorf("looking up %s %q, the owner of %s: %w", ref.Kind, ref.Name,
+				n.resource.describe(o.Namespace, o.Name), why)
+		}
+		if s.states[i].undecided() { // whatever the others are
+			break
 		}
 	}
 	for _, dependent := range c.graph.dependentsOf(n.uid) {
@@ -120,6 +171,26 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 		return c.collect(ctx, n, o, v.policy, "no owner is left: "+c.describe(s))
 	}
 	return nil
+}
+
+// unservedFirst are the indices of references in the order in which they are looked up: first those of kinds that no
+// side serves. They leave the object undecided and cost no request, as often as the graph is scanned.
+func (c *collector) unservedFirst(refs []metav1.OwnerReference) []int {
+	var first, others []int
+	for i := range refs {
+		gv, err := schema.ParseGroupVersion(refs[i].APIVersion)
+		kind := gv.WithKind(refs[i].Kind).GroupKind()
+		groups := c.layout.groups(kind)
+		unserved := err != nil || !slices.ContainsFunc(pair.Sides(), func(side pair.Side) bool {
+			return c.catalogs[side].served(groups, kind.Kind)
+		})
+		if unserved && c.graph.node(refs[i].UID) == nil {
+			first = append(first, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	return append(first, others...)
 }
 
 // lasting reports whether a retry is of no use: no side serves the kind, or no object can have the name.

@@ -97,6 +97,7 @@ func newManager(c *cluster, o Options) *manager {
 	m.graph = newGraph(c.now, m.attend)
 	m.graph.vanished = c.guard.vanished
 	m.collector = &collector{cluster: c, graph: m.graph, absent: memory{now: c.now},
+		costly: costly{limit: max(1, m.workers/2)},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, time.Minute))}
 	m.monitors = &monitors{cluster: c, graph: m.graph, told: m.told, running: map[resource]*monitor{}}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -105,5 +106,90 @@ func TestOwnersOfEveryShape(t *testing.T) {
 				t.Errorf("%d requests for one object", n)
 			}
 		})
+	}
+}
+
+// An owner of a kind that no side serves leaves an object undecided for ever, and it is considered again and again: the
+// others are not looked for then.
+func TestOwnersBesideOneOfAnUnknownKindCostNothing(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	var refs []metav1.OwnerReference
+	for i := range mostOwners - 1 {
+		refs = append(refs, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet",
+			Name: fmt.Sprintf("gone-%d", i), UID: types.UID(fmt.Sprintf("gone-%d", i))})
+	}
+	refs = append(refs, metav1.OwnerReference{APIVersion: "none/v1", Kind: "None", Name: "none", UID: "none"})
+	pod := w.put("", "pods", "demo", "owned", refs...)
+	w.see(t.Context(), m)
+	var requests atomic.Int64
+	w.refuse = func(pair.Side, *http.Request) int { requests.Add(1); return 0 }
+	for range 10 {
+		if err := c.process(t.Context(), pod.UID); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := requests.Load(); n > mostOwners || !w.has("", "pods", "demo", "owned") {
+		t.Errorf("%d requests for ten looks at one object, want at most %d", n, mostOwners)
+	}
+}
+
+// Objects that take hundreds of requests, of which any client makes thousands, wait for each other in their namespace,
+// and delay no others.
+func TestCostlyObjectsDelayNoOthers(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{Collect: true, Workers: 4})
+	orphaning := func(namespace, name string) types.UID {
+		of := w.put(modern, "replicasets", namespace, name)
+		finalized(w, modern, "replicasets/"+namespace+"/"+name, metav1.FinalizerOrphanDependents)
+		return of.UID
+	}
+	first, second, elsewhere := orphaning("demo", "first"), orphaning("demo", "second"), orphaning("other", "one")
+	pod := w.put("", "pods", "demo", "owned", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet",
+		Name: "gone", UID: "gone"})
+	w.see(t.Context(), m)
+	var begun atomic.Bool
+	waits, goes := make(chan bool), make(chan bool)
+	w.refuse = func(pair.Side, *http.Request) int {
+		if begun.CompareAndSwap(false, true) {
+			w.mutex.Unlock() // the server answers others
+			close(waits)
+			<-goes
+			w.mutex.Lock()
+		}
+		return 0
+	}
+	var processed sync.WaitGroup
+	processed.Go(func() {
+		if err := c.process(t.Context(), first); err != nil {
+			t.Error(err)
+		}
+	})
+	<-waits
+	for _, uid := range []types.UID{second, elsewhere, pod.UID} {
+		if err := c.process(t.Context(), uid); err != nil {
+			t.Error(err)
+		}
+	}
+	left := func(namespace, name string) bool {
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		o := w.own[modern].objects["replicasets/"+namespace+"/"+name]
+		return o != nil && len(o.Metadata.Finalizers) > 0
+	}
+	if !left("demo", "second") || left("other", "one") || w.has("", "pods", "demo", "owned") {
+		t.Errorf("beside one that is released: another of its namespace waits %v, one of another %v, a pod without owner %v",
+			left("demo", "second"), left("other", "one"), w.has("", "pods", "demo", "owned"))
+	}
+	close(goes)
+	processed.Wait()
+	for uid := types.UID(""); uid != second; c.queue.Done(uid) { // in a moment, behind what the graph had queued
+		uid, _ = c.queue.Get()
+	}
+	if left("demo", "first") {
+		t.Error("the first waits")
+	}
+	if err := c.process(t.Context(), second); err != nil || left("demo", "second") {
+		t.Errorf("%v, and the second waits %v", err, left("demo", "second"))
 	}
 }
