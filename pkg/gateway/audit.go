@@ -174,18 +174,38 @@ func bodyBytes(e *auditinternal.Event) (size int64) {
 	return size
 }
 
-// textBytes is what a client says in an event beside the bodies: headers of a request have 64 KiB.
+// textBytes is what clients and sides say in an event beside the bodies: headers of a request have 64 KiB, and name
+// thousands of addresses.
 func textBytes(e *auditinternal.Event) int64 {
-	size := len(e.RequestURI) + len(e.UserAgent)
-	if u := e.ImpersonatedUser; u != nil {
+	size := len(e.AuditID) + len(e.Verb) + len(e.RequestURI) + len(e.UserAgent)
+	const each = 16 // of a string in a list
+	for _, address := range e.SourceIPs {
+		size += len(address) + each
+	}
+	for _, u := range []*authenticationv1.UserInfo{&e.User, e.ImpersonatedUser} {
+		if u == nil {
+			continue
+		}
 		size += len(u.Username) + len(u.UID)
 		for _, group := range u.Groups {
-			size += len(group)
+			size += len(group) + each
 		}
 		for key, values := range u.Extra {
 			size += len(key)
 			for _, value := range values {
-				size += len(value)
+				size += len(value) + each
+			}
+		}
+	}
+	if o := e.ObjectRef; o != nil {
+		size += len(o.Resource) + len(o.Namespace) + len(o.Name) + len(o.UID) + len(o.APIGroup) + len(o.APIVersion) +
+			len(o.ResourceVersion) + len(o.Subresource)
+	}
+	if s := e.ResponseStatus; s != nil {
+		size += len(s.Message) + len(s.Reason)
+		if s.Details != nil {
+			for _, cause := range s.Details.Causes {
+				size += len(cause.Type) + len(cause.Message) + len(cause.Field) + 3*each
 			}
 		}
 	}

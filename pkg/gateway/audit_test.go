@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit/policy"
@@ -435,7 +438,20 @@ func TestAuditInBatchesHoldsFewTexts(t *testing.T) {
 		a.Log, a.Mode = log, AuditBatch
 		a.Batch = buffered.BatchConfig{BufferSize: 10_000, MaxBatchSize: 1}
 	})
-	a, text := x.gateway.audit, strings.Repeat("x", 30<<10)
+	a, text, sent := x.gateway.audit, strings.Repeat("x", 30<<10), int64(0)
+	for range 300 {
+		a.enqueue(&auditinternal.Event{RequestURI: text, UserAgent: text})
+		a.enqueue(&auditinternal.Event{AuditID: types.UID(text), Verb: text})
+		a.enqueue(&auditinternal.Event{SourceIPs: slices.Repeat([]string{"10.0.0.1"}, 3000)})
+		a.enqueue(&auditinternal.Event{User: authenticationv1.UserInfo{Groups: []string{text, text}}})
+		a.enqueue(&auditinternal.Event{ObjectRef: &auditinternal.ObjectReference{Name: text, Resource: text}})
+		a.enqueue(&auditinternal.Event{ResponseStatus: &metav1.Status{Message: text,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: text}}}}})
+		sent++
+		if held := a.queuedBytes.Load(); held < min(10*sent*int64(len(text)), limitQueuedBytes) {
+			t.Fatalf("%d bytes are held of %d events", a.queuedBytes.Load(), 6*sent)
+		}
+	}
 	for range 3000 {
 		a.enqueue(&auditinternal.Event{RequestURI: text, UserAgent: text})
 	}
