@@ -178,7 +178,8 @@ func TestCostlyObjectsDelayNoOthers(t *testing.T) {
 		return o != nil && len(o.Metadata.Finalizers) > 0
 	}
 	if !left("demo", "second") || left("other", "one") || w.has("", "pods", "demo", "owned") {
-		t.Errorf("beside one that is released: another of its namespace waits %v, one of another %v, a pod without owner %v",
+		t.Errorf("beside one that is released: another of its namespace waits %v, one of another %v, "+
+			"a pod without owner %v",
 			left("demo", "second"), left("other", "one"), w.has("", "pods", "demo", "owned"))
 	}
 	close(goes)
