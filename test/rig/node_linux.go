@@ -174,15 +174,8 @@ func (n *Node) prepare() error {
 		if err := os.MkdirAll(filepath.Join(controller, n.cgroup), 0o755); err != nil {
 			return err
 		}
+		// A set of processors starts empty, on every level, and nothing runs in it then.
 		for _, level := range []string{filepath.Dir(n.cgroup), n.cgroup} {
-			// All containers of a sandbox would have what one process of the tests beside it has, and hang for seconds.
-			shares := filepath.Join(controller, level, "cpu.shares")
-			if _, err := os.Stat(shares); err == nil {
-				if err := os.WriteFile(shares, []byte(mostShares), 0o644); err != nil {
-					return err
-				}
-			}
-			// A set of processors starts empty, and nothing runs in it then.
 			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 				value, err := os.ReadFile(filepath.Join(controller, file))
 				if errors.Is(err, os.ErrNotExist) {
@@ -208,9 +201,6 @@ func (n *Node) prepare() error {
 	}
 	return nil
 }
-
-// mostShares of the processors are what the kernel gives at most, 256 times those of a process outside.
-const mostShares = "262144"
 
 // containerdConfig: without CAP_SYS_RESOURCE no process may lower its OOM score, and runc fails that tries; streams are
 // for the API server, which connects to the address that the runtime names (old kubelets redirect it there).
