@@ -41,7 +41,7 @@ const (
 
 // TestTheWholeWay: a cluster of 1.15.12 with running workloads becomes one of 1.36.3 alone by `fusionctl transition`,
 // and turns round there: back over every step, to what it was. No pod is lost, exactly the predicted containers
-// restart, and requests to a service fail only while its kubelet is another one.
+// restart, and requests to a service are refused only while its kubelet is another one; few of them hang.
 func TestTheWholeWay(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
@@ -114,7 +114,8 @@ func TestTheWholeWay(t *testing.T) {
 		provedOnNodes(t, "1.15.12", "1.36.3",
 			"a cluster of 1.15.12 becomes one of 1.36.3 alone by fusionctl transition (install, hand over, roles, "+
 				"nodes over, retire) and comes back over every step: no pod is lost, exactly the predicted containers "+
-				"restart, a service fails only while its kubelet is changed, and the files are those of before")
+				"restart, a service refuses requests only while its kubelet is changed, and the files are those "+
+				"of before")
 	}, fusionctlEnv, reconcilerEnv)
 }
 
@@ -586,8 +587,8 @@ func (w *wholeWay) failed() (requests, failed, hung int) {
 const whyFailed = `tail -n 20 /root/failed; grep -iE "NodeNotReady|NodeReady|Error updating node status|closed network" ` +
 	`/var/log/kubelet.log | cut -c1-250 | tail -n 40`
 
-// mayHang is how many of so many requests may hang. On machines whose two cores five tests use, one of some thousand
-// does, and those before and after it are answered at once.
+// mayHang is how many of so many requests may hang: of 1,699 two did on two cores that five tests used, at no step in
+// common, and why is not known. Whoever finds it in what whyFailed prints of one lets none hang.
 func mayHang(requests int) int { return 1 + requests/500 }
 
 // served: no request has failed but while the kubelet was changed, which was forgotten, and few hung. Where kubelets
@@ -597,7 +598,7 @@ func (w *wholeWay) served() {
 	w.t.Helper()
 	requests, failed, hung := w.failed()
 	report := w.t.Errorf
-	if w.dying != nil && requests > 0 || failed == hung && hung <= mayHang(requests) {
+	if requests > 0 && (w.dying != nil || failed == hung && hung <= mayHang(requests)) {
 		report = w.t.Logf
 	}
 	if failed > 0 || requests == 0 {
