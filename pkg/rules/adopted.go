@@ -178,7 +178,7 @@ func storesOfClients(p *plan.Plan) []finding.Finding {
 	for i := range p.Stores {
 		s := &p.Stores[i]
 		if s.TLS == nil || !s.TLS.Identifies() {
-			continue // which is worse, and reported
+			continue // no certificate opens it
 		}
 		ca, takes := s.TLS.CA, "where its members hold their clients to it, as they usually do,"
 		if s.Managed != nil && s.Managed.ServerTLS != nil {

@@ -273,6 +273,22 @@ func TestVerifyNamesEachDamage(t *testing.T) {
 	}
 }
 
+// TestVerifyKnowsStoresOfTheirOwn: a certificate of another CA than that of clients opens no store to these.
+func TestVerifyKnowsStoresOfTheirOwn(t *testing.T) {
+	c := made(t, "kubeadm-1.24")
+	d := &tree{T: t, Cluster: c, host: c.Plan.Hosts[0].Name}
+	_, pair, err := pki.NewAuthority("stores", long)
+	must(t, err)
+	authority, err := pki.ParseAuthority(pair.Certificate, pair.Key)
+	must(t, err)
+	issued, err := authority.Issue(plan.Certificate{CommonName: "client", Usages: []string{plan.UsageClient}}, long)
+	must(t, err)
+	write(t, d.at(etcdCert), issued.Certificate)
+	if _, _, errs := d.verify(); d.ofClients != 0 {
+		t.Errorf("%d stores have the CA of clients\n%s", d.ofClients, errs)
+	}
+}
+
 // TestVerifyIsIncompleteWhereItCannotLook: that is no finding, and not clean.
 func TestVerifyIsIncompleteWhereItCannotLook(t *testing.T) {
 	for name, damage := range map[string]func(*tree){
