@@ -195,9 +195,6 @@ func (c *collector) unservedFirst(refs []metav1.OwnerReference) []int {
 
 // lasting reports whether a retry is of no use: no side serves the kind, or no object can have the name.
 func lasting(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { // of several owners
-		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !lasting(err) })
-	}
 	return errors.Is(err, errUnserved) || errors.Is(err, discovery.ErrInvalidPath)
 }
 

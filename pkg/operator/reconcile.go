@@ -65,6 +65,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	err := r.Client.Get(ctx, request.NamespacedName, f)
 	if apierrors.IsNotFound(err) { // its namespace may be kept, and agents in it be denied
 		f.Name = request.Name
+		r.mu.Lock()
+		delete(r.waiting, f.Name)
+		r.mu.Unlock()
 		return reconcile.Result{}, (&plane{Reconciler: r, object: f}).shutOut(ctx)
 	}
 	if err != nil {
