@@ -171,8 +171,8 @@ func ctrProgram(words []string) []string {
 // flagsOfCtr are the options of ctr run without a value, besides those that other runtimes have.
 var flagsOfCtr = []string{"-d", "-t", "--net-host", "--null-io", "--no-pivot", "--read-only", "--cgroup-ns", "--cni"}
 
-// existing are the verbs by which a runtime starts, or follows, a container that exists already.
-var existing = map[string][]string{
+// startsExisting are the verbs by which a program starts, or follows, a container that exists already.
+var startsExisting = map[string][]string{
 	"docker":  {"start", "restart", "attach", "logs", "wait", "up"},
 	"podman":  {"start", "restart", "attach", "logs", "wait", "up"},
 	"nerdctl": {"start", "restart", "attach", "logs", "wait", "up"}, "docker-compose": {"start", "restart", "up"},
@@ -182,11 +182,11 @@ var existing = map[string][]string{
 // startedAgain is the name of the container that words start without saying what it runs: docker start NAME, runc run
 // NAME; "" for other words.
 func startedAgain(words []string) string {
-	at := slices.IndexFunc(words, func(word string) bool { return existing[path.Base(word)] != nil })
+	at := slices.IndexFunc(words, func(word string) bool { return startsExisting[path.Base(word)] != nil })
 	if at < 0 || strings.HasPrefix(words[len(words)-1], "-") {
 		return ""
 	}
-	verbs := existing[path.Base(words[at])]
+	verbs := startsExisting[path.Base(words[at])]
 	for _, word := range words[at+1 : max(at+1, len(words)-1)] {
 		switch {
 		case slices.Contains(verbs, word):
