@@ -14,7 +14,8 @@ import (
 // hidden reports whether a character is to be shown by its number: it does something other than to be seen. Line breaks
 // and tabs are a matter of where they stand.
 func hidden(r rune) bool {
-	return r < ' ' || r >= 0x7f && r < 0xa0 || r <= 0xffff && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
+	return r < ' ' || r >= 0x7f && r < 0xa0 || r == 0xfffe || r == 0xffff ||
+		r <= 0xffff && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
 // Line is the text as a part of one line: `\n` for a line break.

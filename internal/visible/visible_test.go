@@ -18,6 +18,7 @@ func TestWhatIsShown(t *testing.T) {
 		{"\u202eevil\u2066\u200f", `\u202eevil\u2066\u200f`},
 		{"\x9b2J\xff", `\x9b2J\xff`},
 		{"\x7f\x00\u2028\ufffd", `\u007f\u0000\u2028` + "\ufffd"},
+		{"\ufffe\uffff", `\ufffe\uffff`},
 	} {
 		if got := Line(test.given); got != test.line {
 			t.Errorf("Line(%q) = %q, want %q", test.given, got, test.line)

@@ -320,6 +320,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("a.log", "FLAG: --etcd-servers=\"[a,b]\"\nFLAG: --a=\"\"\nFLAG: --v=\"2\"\nFLAG: --bind-address=\"1\"\n"+
 		"FLAG: --service-account-key-file=\"[a,b]\"\nVersion: v1.18.2\n")
 	f.Add("a.sh", "#!/bin/sh\n() kube-apiserver --v=2\n")
+	f.Add("a.sh", "#!/bin/sh\nkube-apiserver $(\u007f\u0085\u2028\ufffe)0\n")
 	f.Fuzz(func(t *testing.T, name, text string) {
 		if !fs.ValidPath(name) || strings.Contains(name, "/") || name == "." {
 			return

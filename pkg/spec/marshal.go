@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
+	"github.com/kubefusion/fusionctl/internal/visible"
 )
 
 // Marshal prints the file as YAML, fields in the order of the types. Load reads the same File from it, once the
@@ -16,8 +17,9 @@ import (
 func Marshal(f *File) ([]byte, error) { return MarshalWithComments(f, nil) }
 
 // MarshalWithComments prints the file as Marshal does, and before each field whose path is a key of comments that text,
-// without "#" and of any number of lines. A comment on a field that is left out because it is empty makes the field
-// appear. Shape: {"spec.access": "Fill in what users may do through the modern API server."}
+// without "#" and of any number of lines; what YAML does not allow in it is shown by its number. A comment on a field
+// that is left out because it is empty makes the field appear.
+// Shape: {"spec.access": "Fill in what users may do through the modern API server."}
 func MarshalWithComments(f *File, comments map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
@@ -96,7 +98,7 @@ func (p *printer) sequence(list reflect.Value, path string) *yaml.Node {
 	for i := range list.Len() {
 		itemPath := index(path, i)
 		item := p.node(list.Index(i), itemPath)
-		item.HeadComment = p.comments[itemPath]
+		item.HeadComment = visible.Text(p.comments[itemPath])
 		node.Content = append(node.Content, item)
 	}
 	return node
@@ -112,7 +114,7 @@ func (p *printer) mapping(structure reflect.Value, path string) *yaml.Node {
 			continue
 		}
 		key := scalar("!!str", f.Name)
-		key.HeadComment = comment
+		key.HeadComment = visible.Text(comment)
 		node.Content = append(node.Content, key, p.node(value, fieldPath))
 	}
 	host, ok := structure.Interface().(Host)

@@ -123,6 +123,26 @@ func TestMarshalWithCommentsShowsAnEmptyFieldThatHasOne(t *testing.T) {
 	}
 }
 
+// Comments quote what others wrote.
+func TestMarshalWithCommentsShowsWhatYAMLForbids(t *testing.T) {
+	file, err := spec.Load("spec.yaml", []byte(minimal))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hidden := range []string{"\x00", "\x1b", "\x7f", "\u0085", "\u009f", "\u2028", "\ufeff", "\ufffe", "\uffff",
+		"\xff", "\r", "\r\nspec: {}", "\n\n"} {
+		printed, err := spec.MarshalWithComments(file, map[string]string{"spec": "a" + hidden + "b",
+			"spec.hosts[0]": hidden})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := spec.Load("spec.yaml", printed)
+		if diff := cmp.Diff(file, read, cmpopts.IgnoreUnexported(spec.File{})); err != nil || diff != "" {
+			t.Errorf("%q in a comment: %v\n%s\n%s", hidden, err, diff, printed)
+		}
+	}
+}
+
 // FuzzParse: no input panics, and what loads is printed so that it loads as the same file.
 func FuzzParse(f *testing.F) {
 	cases, err := filepath.Glob("testdata/*.txtar")
