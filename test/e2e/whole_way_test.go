@@ -542,8 +542,7 @@ func (f *nodesPair) editManager(off string) {
 	f.Eventually("the manager has its arguments", f.legacyManager("tokencleaner"+off+" "))
 }
 
-// serves begins to request a service from the node ten times a second. Where it has no endpoints, the answer is there
-// at once; ten seconds are for a machine whose processors others use.
+// serves begins to request a service from the node ten times a second.
 func (w *wholeWay) serves() {
 	t := w.t
 	t.Helper()
@@ -560,14 +559,7 @@ func (w *wholeWay) serves() {
 		}
 		return err
 	})
-	w.probe = w.nodes[0].Start("probe", "/bin/sh", []string{"-c", `while :; do
-		echo >> /root/requests
-		said=$(curl -sf -o /dev/null --max-time 10 -w '%{time_connect} %{time_starttransfer} s' ` + url + `) || {
-			code=$?; echo "at $(date +%T) curl exits $code, connected and answered after $said, load" \
-				$(cut -d' ' -f1 /proc/loadavg) $(conntrack -L -p tcp -d ` + service.Spec.ClusterIP + ` 2>&1 |
-				grep -v TIME_WAIT | head -n 2) >> /root/failed; }
-		sleep 0.1
-	done`})
+	w.probe = w.nodes[0].StartPod("probe", "probe", url, "/root/requests", "/root/failed")
 }
 
 // failed is how many of the requests to the service failed; hung are those of them that were not answered in time.
@@ -580,7 +572,7 @@ func (w *wholeWay) failed() (requests, failed, hung int) {
 		must(w.t, err)
 		return n
 	}
-	return count("cat /root/requests"), count("cat /root/failed"), count("grep 'curl exits 28' /root/failed")
+	return count("cat /root/requests"), count("cat /root/failed"), count("grep ' it hung: ' /root/failed")
 }
 
 // whyFailed prints when requests failed, and what the kubelet wrote of its connections and its node.

@@ -17,12 +17,14 @@ import (
 )
 
 // startSystemd is the first process of a machine until it is connected. Then systemd takes its place, below the node's
-// cgroup. It manages no cgroup version 2: the kubelet and the runtime here have none.
+// cgroup. It manages no cgroup version 2: the kubelet and the runtime here have none. It has no generators: those of
+// Debian make units that do not belong here, and a dozen of them run at each daemon-reload.
 const startSystemd = `until [ -e /run/connected ]; do sleep 0.05; done
 echo 0 > "/sys/fs/cgroup/systemd$0/cgroup.procs"
 umount /sys/fs/cgroup/unified
 cd /
-exec env -i PATH="$PATH" container=rig SYSTEMD_UNIT_PATH=/etc/systemd/system:/run/rig-units /lib/systemd/systemd \
+exec env -i PATH="$PATH" container=rig SYSTEMD_UNIT_PATH=/etc/systemd/system:/run/rig-units \
+	SYSTEMD_GENERATOR_PATH=/run/rig-generators /lib/systemd/systemd \
 	--system --log-target=console --log-level=info --show-status=0 --crash-shell=0 --unit=default.target`
 
 // units are what Debian's own of the names are to units that are installed. The machine that runs the test has other

@@ -356,6 +356,16 @@ func (n *Node) Start(name, program string, args []string, env ...string) *Proces
 	return p
 }
 
+// StartPod starts the program of test/rig/pod on the node itself.
+func (n *Node) StartPod(name string, args ...string) *Process {
+	n.rig.t.Helper()
+	program, err := podProgram()
+	if err != nil {
+		n.rig.t.Fatal(err)
+	}
+	return n.Start(name, program, args)
+}
+
 // Kill ends everything on the node at once, as a power failure does.
 func (n *Node) Kill() {
 	for _, p := range n.rig.processes {

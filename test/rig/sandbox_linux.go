@@ -55,8 +55,14 @@ func MissingForNodes() error {
 
 var sandboxes atomic.Int32
 
+// places are how many sandboxes run at once: three on two processors. A cluster with nodes uses about one of them, much
+// of it only for being there. With five, leases are lost, managers and kubelets start again, and each test takes more
+// than three times as long.
+var places = make(chan struct{}, max(2, runtime.NumCPU()*3/2))
+
 // RunSandboxed runs the test once more in a sandbox, with the further environment, and returns the folder of its
-// results. The test fails, is skipped, or has passed when it returns. Call it only outside of a sandbox.
+// results. It waits until there is a place for it. The test fails, is skipped, or has passed when it returns. Call it
+// only outside of a sandbox.
 func RunSandboxed(t *testing.T, env ...string) (dir string) {
 	t.Helper()
 	if err := MissingForNodes(); err != nil {
@@ -66,6 +72,8 @@ func RunSandboxed(t *testing.T, env ...string) (dir string) {
 		fmt.Fprintf(os.Stderr, "%s is skipped: %s\n", t.Name(), strings.ReplaceAll(err.Error(), "\n", "; "))
 		t.Skip(err)
 	}
+	places <- struct{}{}
+	defer func() { <-places }()
 	removeAbandonedCgroups()
 	// The name of a sandbox is that of its cgroups.
 	name := fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), sandboxes.Add(1))

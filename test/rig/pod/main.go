@@ -46,6 +46,8 @@ func run(what string, args []string) error {
 		return serve(args[0])
 	case "get": // get URL: what a web server answers
 		return get(&http.Client{Timeout: 5 * time.Second}, args[0], "")
+	case "probe": // probe URL REQUESTS FAILED: requests it until it is killed, and counts in those files
+		return probe(args[0], args[1], args[2])
 	case "api": // api PATH...: what the API server of the environment answers to the account of the pod
 		return askAPI(args)
 	case "cat":
@@ -68,7 +70,7 @@ func run(what string, args []string) error {
 	case "fail":
 		return fmt.Errorf("%s", strings.Join(args, " "))
 	default:
-		return fmt.Errorf("%q: want pause, init, serve, get, api, cat, until, copy, echo, env or fail", what)
+		return fmt.Errorf("%q: want pause, init, serve, get, probe, api, cat, until, copy, echo, env or fail", what)
 	}
 	return nil
 }
