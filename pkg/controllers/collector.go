@@ -286,7 +286,8 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	waiting := 0
 	// Whatever version the reference names: what is served in any is served in all.
 	owner := gc.Reference{ServedVersion: true, Namespaced: namespace != ""}
-	for _, side := range pair.Sides() {
+	// What moved to the side that was read first, while the other one was read, is there when it is read again.
+	for _, side := range append(pair.Sides(), pair.Sides()[0]) {
 		for _, r := range believed[side].ofKind(groups, ref.Kind) {
 			owner.KnownKind, owner.OwnerNamespaced, owner.Owner = true, r.namespaced, gc.Unsure
 			if owner.Sight() == gc.NamespacedOwner {

@@ -71,6 +71,35 @@ func TestOwnersOfEitherSideKeepSharedObjects(t *testing.T) {
 	}
 }
 
+// An owner that goes over between the looks at both sides is on one of them all the time.
+func TestOwnersThatMoveBetweenTwoLooksKeepTheirDependents(t *testing.T) {
+	for from, to := range map[pair.Side]pair.Side{legacy: modern, modern: legacy} {
+		w := newWorld(t)
+		c, m := w.collector(Options{})
+		w.put("", "pods", "demo", "one", w.put(from, "replicasets", "demo", "set"))
+		const key = "replicasets/demo/set"
+		set := w.own[from].objects[key]
+		delete(w.own[from].objects, key) // the watches have not told of it
+		w.see(t.Context(), m)
+		w.own[from].objects[key] = set
+		moves := 0
+		w.refuse = func(side pair.Side, r *http.Request) int {
+			if side == modern && strings.HasSuffix(r.URL.Path, "/replicasets/set") && moves == 0 {
+				moves++
+				w.own[to].objects[key] = set
+				delete(w.own[from].objects, key)
+			}
+			return 0
+		}
+		for _, uid := range m.graph.suspects() {
+			_ = c.process(t.Context(), uid)
+		}
+		if len(w.deletions) > 0 || len(w.wrong) > 0 || (moves == 0) != (from == legacy) {
+			t.Errorf("from the %s side: moved %d times, deleted %q", from, moves, w.deletions)
+		}
+	}
+}
+
 // An owner that was made again under its name is another owner, on whichever side.
 func TestOwnersAreKnownByUID(t *testing.T) {
 	w := newWorld(t)
