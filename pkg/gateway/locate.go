@@ -26,7 +26,7 @@ func (b *both) locate(form string, uid string, must bool) (*place, error) {
 	at := b.objectPath()
 	answers, errs := b.each(pair.Sides(), func(name pair.Side) question {
 		q := url.Values{}
-		if version := b.query.Get("resourceVersion"); version == "0" {
+		if version := b.query.Get("resourceVersion"); version == "0" && !must { // a cache may not know a move yet
 			q.Set("resourceVersion", version)
 		}
 		if include := string(metav1.IncludeObject); form != "" && b.query.Get("includeObject") == include {

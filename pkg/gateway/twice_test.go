@@ -102,6 +102,28 @@ func TestBodiesThatSayThingsTwice(t *testing.T) {
 		http.StatusNotFound, `with UID w is on neither side`)
 }
 
+// What may be old is enough for a read that says so. A write goes where the object is now.
+func TestWritesAreNotLocatedByCaches(t *testing.T) {
+	x, _ := converted(t)
+	x.legacy.say("GET "+older+"/new", http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`)
+	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE"} {
+		x.modern.say(method+" "+collection+"/new", http.StatusOK, deployment("new", "v"))
+	}
+	const mergePatch = "Content-Type: application/merge-patch+json"
+	for _, test := range []struct{ method, body, want string }{
+		{"GET", "", "0"},
+		{"PUT", `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"new","namespace":"a"}}`, ""},
+		{"PATCH", `{"spec":{"replicas":5}}`, ""},
+		{"DELETE", "", ""},
+	} {
+		x.wants(test.method, collection+"/new?resourceVersion=0", test.body, http.StatusOK, "", mergePatch)
+		asked, _ := x.legacy.last(older + "/new")
+		if got := asked.URL.Query().Get("resourceVersion"); got != test.want {
+			t.Errorf("%s: the other side is asked for resourceVersion %q, want %q", test.method, got, test.want)
+		}
+	}
+}
+
 // A long name is not said again of each field below it: that would be gigabytes of a body of megabytes.
 func TestWhatIsSaidTwiceIsBounded(t *testing.T) {
 	x, _ := converted(t)
