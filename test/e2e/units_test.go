@@ -122,6 +122,12 @@ func (u *unitHosts) Check(ctx context.Context, host string, c *transition.Check)
 		own.Path += "/" + host
 		return u.Host.Check(ctx, host, &own)
 	}
+	if unit := filepath.Base(c.Path); c.Kind == transition.UnitOn {
+		if u.running[host+"/"+unit] == nil {
+			return fmt.Errorf("%s of %s: is stopped", unit, host)
+		}
+		return nil
+	}
 	if c.Kind == transition.FileIs {
 		return (&local.Host{Rehearsal: u.root}).Check(ctx, host, c)
 	}
