@@ -96,4 +96,4 @@ conformance: rig ## Kubernetes' own conformance tests of the API's machinery, at
 	$(GO) test -tags e2e -count=1 -timeout 90m -run '^TestConformance$$' ./test/e2e -conformance $(CURDIR)/docs/conformance.md
 
 evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md; TESTS=REGEXP: of these alone, the rest stays
-	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 70m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md
+	FUSIONCTL_E2E_ADOPTED=all $(GO) test -tags e2e -count=1 -parallel 5 -timeout 70m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md
