@@ -82,6 +82,30 @@ func TestProcessIsStartedAgain(t *testing.T) {
 	}
 }
 
+// A test that begins too late is left out, and listed.
+func TestLateTestsAreLeftOut(t *testing.T) {
+	left := filepath.Join(t.TempDir(), "left")
+	t.Setenv(leftEnv, left)
+	for _, test := range []struct {
+		within string
+		skips  bool
+	}{{"", false}, {"1000h", false}, {"0s", true}} {
+		t.Setenv(withinEnv, test.within)
+		skipped := true
+		t.Run("begins", func(t *testing.T) {
+			leaveOutLate(t)
+			skipped = false
+		})
+		if skipped != test.skips {
+			t.Errorf("within %q: left out is %t, want %t", test.within, skipped, test.skips)
+		}
+	}
+	names, err := os.ReadFile(left)
+	if want := "TestLateTestsAreLeftOut/begins#02\n"; err != nil || string(names) != want {
+		t.Errorf("left out are %q, %v; want %q", names, err, want)
+	}
+}
+
 func TestStoppedProcessStaysStopped(t *testing.T) {
 	r := New(t)
 	p := startChild(r, "wait")
