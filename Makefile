@@ -35,8 +35,8 @@ FUZZTIME ?= 10m
 fuzz: ## every fuzz target for FUZZTIME; inputs that fail go to testdata/fuzz, to be committed with what mends them
 	$(GO) run ./test/fuzz -time $(FUZZTIME)
 
-fuzz-short: ## every fuzz target for 10 s, and all of them within some 7 minutes, on two cores
-	$(GO) run ./test/fuzz -time 10s -within 6m
+fuzz-short: ## every fuzz target for 10 s, and all of them within some 5 minutes, on two cores
+	$(GO) run ./test/fuzz -time 10s -within 4m
 
 vulncheck: ## known vulnerabilities of the dependencies; needs https://vuln.go.dev, or GOVULNDB=file:///path/to/a/copy
 	$(GO) run -modfile=tools/go.mod golang.org/x/vuln/cmd/govulncheck $(if $(GOVULNDB),-db $(GOVULNDB)) ./...

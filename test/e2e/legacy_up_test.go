@@ -129,6 +129,9 @@ func (u *legacyUp) forthAndBack(changes func(minor kubever.Minor)) {
 		up.asks("apply", "start kube-apiserver, kube-controller-manager, kube-scheduler on cp-1 in version 1.15.12",
 			stop...)
 		changes(10)
+		u.Eventually("the version of before serves", func(ctx context.Context) error {
+			return u.admin.Call(ctx, http.MethodGet, "/version", nil, nil)
+		})
 		words := up.doing("apply", start...)
 		words[slices.Index(words, "--wait")+1] = "40s"
 		out, err = u.nodes[0].Run(t.Context(), words...)

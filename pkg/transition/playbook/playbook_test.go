@@ -108,6 +108,7 @@ func ansible(t *testing.T, dir, program string, args ...string) (string, error) 
 }
 
 func TestAnsibleReadsThem(t *testing.T) {
+	t.Parallel()
 	for _, target := range []render.Target{render.StaticPod, render.Systemd} {
 		dir, _ := written(t, "ha-three-hosts-1.15-1.36.yaml", target, 0)
 		for _, book := range []string{"site.yml", "undo.yml"} {
@@ -302,6 +303,7 @@ func TestNoTextIsATemplate(t *testing.T) {
 }
 
 func TestAnsibleLint(t *testing.T) {
+	t.Parallel()
 	for _, target := range []render.Target{render.StaticPod, render.Systemd} {
 		dir, _ := written(t, "split-1.15-1.36.yaml", target, 0)
 		if out, err := ansible(t, dir, "ansible-lint", "--offline", "-q", "--profile", "production"); err != nil {
@@ -331,6 +333,7 @@ func tree(t *testing.T, root string) map[string]string {
 // TestOnThisMachine does the steps below a directory, does them again, and takes them back: the files are those of the
 // transition, the second time nothing changes, at the end nothing is left. Nothing that a spec says is a template.
 func TestOnThisMachine(t *testing.T) {
+	t.Parallel()
 	dir, steps := written(t, "split-1.15-1.36.yaml", render.Systemd, 3)
 	root := t.TempDir()
 	run := func(book string) string {
@@ -465,6 +468,7 @@ func TestEveryProcessIsLookedAt(t *testing.T) {
 
 // TestProgramsAreCopiedByTheirDigest by Ansible itself: one that is another one stops the run, and nothing is put.
 func TestProgramsAreCopiedByTheirDigest(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	source, place := filepath.Join(dir, "source"), filepath.Join(dir, "opt/1.36.3/bin/kube-apiserver")
 	if err := os.WriteFile(source, []byte("program"), 0o600); err != nil {
