@@ -16,7 +16,7 @@ import (
 
 // probe requests a URL ten times a second, each time by a connection of its own. It writes a line for each request to
 // one file, and one for each that failed to another: whether it hung, how long connecting took, and what else may tell
-// why. It is a process that stays: curl, started ten times a second, takes a sixth of two processors.
+// why. It is a process that stays: curl, started ten times a second, took an eighth of two processors.
 func probe(target, requests, failed string) error {
 	// Where it has no endpoints, the answer is there at once; ten seconds are for a machine that is busy.
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
