@@ -43,12 +43,12 @@ func costs() []cost {
 	}
 	const selector = `"selector":{"matchLabels":{"app":"web"}},`
 	return []cost{
-		{"current", deployments("apps/v1", selector), 1.5, false},
-		{"converted", deployments("extensions/v1beta1", selector), 2.1, false},
-		{"completed", deployments("extensions/v1beta1", ""), 2.4, false},
+		{"current", deployments("apps/v1", selector), 2.2, false},
+		{"converted", deployments("extensions/v1beta1", selector), 3, false},
+		{"completed", deployments("extensions/v1beta1", ""), 3.5, false},
 		{"definition of v1", []byte(definition("apiextensions.k8s.io/v1", 820<<10)), 1, true},
-		{"definition of v1beta1", []byte(definition("apiextensions.k8s.io/v1beta1", 820<<10)), 1.8, true},
-		{"ingress without path types", []byte(ingress(4000)), 2.1, false},
+		{"definition of v1beta1", []byte(definition("apiextensions.k8s.io/v1beta1", 820<<10)), 2.2, true},
+		{"ingress without path types", []byte(ingress(4000)), 3, false},
 	}
 }
 
@@ -362,8 +362,8 @@ func TestCheckCostsWhatReadingVersionsDoes(t *testing.T) {
 		texts []string
 		limit float64
 	}{
-		{"most in versions that are gone", tree(20, 20), 3},
-		{"all in versions of today", current(tree(60, 20)), 1.5},
+		{"most in versions that are gone", tree(20, 20), 4},
+		{"all in versions of today", current(tree(60, 20)), 2.2},
 	} {
 		judge(t, c, test.texts) // what is kept of kinds is made
 		judged, stubs := besideStubs(t, c, test.texts, 8)
