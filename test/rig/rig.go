@@ -32,7 +32,7 @@ import (
 // The bounds of waiting. They are long because machines that run tests are busy; nothing waits longer than it has to.
 const (
 	readyWithin = 5 * time.Minute
-	eventually  = 5 * time.Minute
+	eventually  = 10 * time.Minute
 	interval    = 100 * time.Millisecond
 )
 
@@ -142,7 +142,7 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// Eventually tries the probe until it returns nil, for five minutes at most; then the test fails with the last
+// Eventually tries the probe until it returns nil, for ten minutes at most; then the test fails with the last
 // error.
 func (r *Rig) Eventually(what string, probe func(context.Context) error) {
 	r.t.Helper()
