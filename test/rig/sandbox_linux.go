@@ -55,9 +55,10 @@ func MissingForNodes() error {
 
 var sandboxes atomic.Int32
 
-// places are how many sandboxes run at once: one for each processor. A cluster with nodes uses about one of them, much of
-// it only for being there, and other tests run beside it. With more, leases are lost, managers and kubelets start again,
-// and each test takes more than three times as long: of three at once two did not come to their end in half an hour.
+// places are how many sandboxes run at once: one for each processor. A cluster with nodes uses about one of them, much
+// of it only for being there, and other tests run beside it. With more, leases are lost, managers and kubelets start
+// again, and each test takes more than three times as long: of three at once two did not come to their end in half an
+// hour.
 var places = make(chan struct{}, max(2, runtime.NumCPU()))
 
 // RunSandboxed runs the test once more in a sandbox, with the further environment, and returns the folder of its

@@ -2,9 +2,9 @@ package roles
 
 import (
 	"slices"
-	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Waking is a binding of an API server that has consulted none yet. Once it does, subjects may do by it what nothing
@@ -14,31 +14,68 @@ type Waking struct {
 	Then []Change `json:"then"`
 }
 
-// WakingOf lists those of some objects, where before is what allows something by now. Who may write bindings there, by
-// a policy that says nothing of what they bind, has had time to. Copies, and what API servers create by themselves, are
-// none of them.
+// WakingOf lists those of some objects, where before is what allows something by now. Who may write roles and bindings
+// there, by a policy that says nothing of what they allow, has had time to. A copy is one of them where what it binds
+// allows more than the original: another role has its name, or others are aggregated into it. So is a binding to a role
+// that is not there: API servers create their own when they begin to consult roles, and bind some of them to everyone.
+// One that is there already keeps what it allows. What they bind for components of Kubernetes itself is none.
 func WakingOf(before, there []Object) (waking []Waking) {
 	was, all := rightsOf(before), settled(there)
 	known, left := byKey(all), newBudget()
 	for i := range all {
 		b := &all[i]
-		copied, unchanged := b.isCopy()
-		if !b.isBinding() || copied && unchanged || b.isDefault() || known[b.refersTo()] == nil {
+		if !b.isBinding() || b.isDefault() {
 			continue
 		}
-		if more := was.lack(rightsOf([]Object{*b, *known[b.refersTo()]}), left); len(more) > 0 {
+		var more []Change
+		if role := known[b.refersTo()]; role != nil {
+			more = was.lack(rightsOf([]Object{*b, *role}), left)
+		} else if copied, unchanged := b.isCopy(); !copied || !unchanged {
+			for _, subject := range subjectsOf(b) {
+				more = append(more, Change{Subject: subject, Namespace: b.Namespace,
+					Rule: "whatever " + b.refersTo() + " will allow, which is not there yet"})
+			}
+		}
+		if len(more) > 0 {
 			waking = append(waking, Waking{Key: b.Key(), Then: more})
+		}
+	}
+	for _, name := range everyones {
+		b := Object{TypeMeta: metav1.TypeMeta{Kind: clusterRoleBinding}, ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef: &rbacv1.RoleRef{Kind: clusterRole, Name: name}, Subjects: everyone}
+		role := known[b.refersTo()]
+		if role == nil || known[b.Key()] != nil { // it was judged
+			continue
+		}
+		if copied, unchanged := role.isCopy(); copied && unchanged {
+			continue
+		}
+		if more := was.lack(rightsOf([]Object{b, *role}), left); len(more) > 0 {
+			waking = append(waking, Waking{Key: role.Key(), Then: more})
 		}
 	}
 	return waking
 }
 
+// everyones are the roles that API servers bind to everyone, or to every service account. Source: bootstrappolicy, as
+// for components.
+var everyones = []string{"system:basic-user", "system:discovery", "system:public-info-viewer",
+	"system:service-account-issuer-discovery"}
+
+var everyone = []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "system:authenticated"}}
+
+// components are the users and groups of Kubernetes' own components, for which API servers create bindings: no client
+// gets a certificate of one. Others that begin with "system:" are everyone, or the accounts of a namespace. Source:
+// plugin/pkg/auth/authorizer/rbac/bootstrappolicy of every version from 1.6 on.
+var components = []string{"User system:kube-controller-manager", "User system:kube-scheduler", "User system:kube-proxy",
+	"Group system:masters", "Group system:monitoring"}
+
 // isDefault reports whether a binding is one that API servers create, of what is Kubernetes' own: a label alone is
-// written by any user. Source: plugin/pkg/auth/authorizer/rbac/bootstrappolicy of every version from 1.6 on.
+// written by any user.
 func (o *Object) isDefault() bool {
 	return o.bootstraps() && slices.Contains([]string{"", "kube-system", "kube-public"}, o.Namespace) &&
 		!slices.ContainsFunc(o.Subjects, func(s rbacv1.Subject) bool {
-			return !strings.HasPrefix(s.Name, "system:") && (s.Kind != rbacv1.ServiceAccountKind ||
-				s.Namespace != "kube-system")
+			return !slices.Contains(components, s.Kind+" "+s.Name) &&
+				(s.Kind != rbacv1.ServiceAccountKind || s.Namespace != "kube-system")
 		})
 }

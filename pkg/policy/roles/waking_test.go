@@ -38,13 +38,30 @@ func TestBindingsThatWakeAreNamed(t *testing.T) {
 	}
 	changed := copies.Apply(nil)[1]
 	changed.Subjects = []rbacv1.Subject{user("mallory")}
+	// who may write roles there writes one in the place of what a copy binds, or one that becomes a part of it
+	more, everyones := reader, admin
+	more.Rules, everyones.Name = admin.Rules, "system:discovery"
+	view := object("ClusterRole", "", "view")
+	view.Rules = reader.Rules
+	view.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{
+		{MatchLabels: map[string]string{"to-view": "true"}}}}
+	part, planted := reader, admin
+	part.Name, part.Labels = "part", map[string]string{"to-view": "true"}
+	planted.Name, planted.Labels = "planted", part.Labels
+	aggregating := []roles.Object{view, part, binding("RoleBinding", "dev", "alice-views", "view", user("alice"))}
+	aggregates, problems := roles.Copy(aggregating, nil)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
 	for name, test := range map[string]struct {
 		there []roles.Object
 		want  string
 	}{
 		"copies":      {copies.Apply(nil), ""},
 		"what is had": {[]roles.Object{reader, binding("RoleBinding", "dev", "b", "reader", user("alice"))}, ""},
-		"no role":     {[]roles.Object{binding("RoleBinding", "dev", "b", "admin", user("mallory"))}, ""},
+		"no role yet": {[]roles.Object{binding("RoleBinding", "dev", "b", "cluster-admin", user("mallory"))},
+			"User mallory whatever clusterroles/cluster-admin will allow"},
+		"no role, as before": {copies.Apply(nil)[1:], ""},
 		"more": {[]roles.Object{admin, binding("RoleBinding", "dev", "b", "admin", user("alice"))},
 			"rolebindings/dev/b"},
 		"elsewhere": {[]roles.Object{reader, binding("RoleBinding", "ops", "b", "reader", user("alice"))},
@@ -59,7 +76,25 @@ func TestBindingsThatWakeAreNamed(t *testing.T) {
 			rbacv1.Subject{Kind: "Group", Name: "system:masters"}, user("mallory")))},
 			"clusterrolebindings/cluster-admin"},
 		"an old copy": {append([]roles.Object{reader}, changed), "User mallory get pods in dev"},
+		"a label, of everyone": {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "system:discovery",
+			"admin", rbacv1.Subject{Kind: "Group", Name: "system:authenticated"}))},
+			"clusterrolebindings/system:discovery"},
+		"a label, of a namespace": {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "system:x",
+			"admin", rbacv1.Subject{Kind: "Group", Name: "system:serviceaccounts:dev"}))},
+			"Group system:serviceaccounts:dev * *.*"},
+		"a label, of an account": {[]roles.Object{admin, labelled(binding("RoleBinding", "kube-system", "system:x",
+			"admin", user("system:serviceaccount:dev:default")))}, "rolebindings/kube-system/system:x"},
+		"a role that is everyone's": {[]roles.Object{everyones}, "clusterroles/system:discovery [Group " +
+			"system:authenticated * *.*]"},
+		"a copy that binds more": {[]roles.Object{labelled(more), copies.Apply(nil)[1]}, "User alice * *.* in dev"},
+		"a copy of what others are in": {aggregates.Apply([]roles.Object{planted}),
+			"User alice * *.* in dev"},
+		"a copy of what others are in, as they were": {aggregates.Apply(nil), ""},
 	} {
+		before := before
+		if strings.Contains(name, "others are in") {
+			before = aggregating
+		}
 		got := roles.WakingOf(before, test.there)
 		if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || !strings.Contains(fmt.Sprint(got),
 			test.want)) {

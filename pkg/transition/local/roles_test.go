@@ -215,8 +215,9 @@ func TestTheReportOfRoles(t *testing.T) {
 		fmt.Sprint(report.Lost) != "[User bob list pods]" || fmt.Sprint(report.Gained) != "[User bob watch pods]" {
 		t.Errorf("the report is %s", text)
 	}
-	if len(report.Waking) != 1 || report.Waking[0].Key != "rolebindings/demo/planted" ||
-		fmt.Sprint(report.Waking[0].Then) != "[User mallory * *.* in demo]" {
+	const want = "[{clusterrolebindings/view [User bob watch pods]} " +
+		"{rolebindings/demo/planted [User mallory * *.* in demo]}]"
+	if fmt.Sprint(report.Waking) != want {
 		t.Errorf("what comes into force with roles: %+v", report.Waking)
 	}
 	// before roles decide, a person sees it
