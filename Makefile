@@ -76,7 +76,7 @@ rig-all: ## the releases on request as well; tests of single releases, and pairs
 	$(GO) run ./test/rig/build all
 
 e2e: rig ## real servers of several releases, one and two at a time
-	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 70m ./test/e2e ./test/rig/propose
+	$(GO) test -tags e2e -count=1 -parallel 3 -timeout 70m ./test/e2e ./test/rig/propose
 
 facts-propose: ## RELEASE=v1.37.2: rows of that minor for the tables of facts, as a difference; WRITE=1 writes them; UPDATE=1: for a minor that is there
 	$(GO) run ./test/rig/propose -release "$(RELEASE)" $(if $(UPDATE),-update) $(if $(WRITE),-write)
@@ -96,4 +96,4 @@ conformance: rig ## Kubernetes' own conformance tests of the API's machinery, at
 	$(GO) test -tags e2e -count=1 -timeout 90m -run '^TestConformance$$' ./test/e2e -conformance $(CURDIR)/docs/conformance.md
 
 evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md; TESTS=REGEXP: of these alone, the rest stays
-	FUSIONCTL_E2E_ADOPTED=all $(GO) test -tags e2e -count=1 -parallel 5 -timeout 70m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md
+	FUSIONCTL_E2E_ADOPTED=all $(GO) test -tags e2e -count=1 -parallel 3 -timeout 90m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md

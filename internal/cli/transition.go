@@ -34,7 +34,7 @@ type transitionRequest struct {
 	fromTarget, toTarget string
 	fromPKI, toPKI       string // directories
 	readStores, prepare  bool
-	lost                 []string // hosts and nodes
+	lost                 []string // hosts and nodes that are gone for good
 	file                 string   // of the transition
 	journal, rehearse    string
 	snapshots            string
@@ -117,6 +117,9 @@ another command, to which user@address and the agent's command line are added. C
 ssh's own. A record goes to the journal before and after each step: killed at any point, apply goes on and undo goes
 back. Files that are neither what a step puts nor what it replaces stop it.
 
+--lost HOST goes on when a host is gone for good: nothing is done on it, what would change the cluster from there is
+done from another host, and the others look first whether something on it answers.
+
 --rehearse DIR does the same to files below DIR/HOST, for every host: no unit is started, no component is queried, no
 store is copied, and manual steps count as done.
 
@@ -133,7 +136,7 @@ Exit codes: 0 done, 1 could not finish: run it again, or undo, 2 bad usage or a 
 	if undo {
 		cmd.Use, cmd.Short = "undo STEPS", "Take back the steps that are done"
 		cmd.Long = `undo takes back what apply has done of these steps, the last one first, up to where it began. It
-may be killed and run again.
+may be killed and run again. --lost HOST goes back when a host is gone for good, as with apply.
 
 Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interrupted.`
 		cmd.Example = `  fusionctl transition undo install.steps`
@@ -155,6 +158,8 @@ Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interru
 	}
 	flags.DurationVar(&req.wait, "wait", transitionWait, "how long a component may take to start or to stop")
 	flags.StringArrayVar(&req.done, "done", nil, "number of a manual step that is done; repeat")
+	flags.StringSliceVar(&req.lost, "lost", nil,
+		"host of the steps that is gone for good since they were begun: nothing is done on it; repeat")
 	flags.BoolVar(&req.yes, "yes", false, "do not ask for confirmation")
 	enumFlag(cmd, &req.output, "output", "o", "how to print; json: a line for each record", "table", "json")
 	return cmd
@@ -303,6 +308,8 @@ func printHosts(w io.Writer, req transitionRequest, t *transition.Transition, aw
 		for _, h := range t.Hosts {
 			by := "on this machine"
 			switch {
+			case slices.Contains(req.lost, h.Name):
+				by = "not: it is lost"
 			case req.rehearse != "":
 				by = "below " + filepath.Join(req.rehearse, h.Name)
 			case slices.Contains(away, h):
@@ -335,6 +342,11 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 	if err != nil {
 		return err
 	}
+	for _, name := range req.lost {
+		if req.rehearse == "" && !slices.ContainsFunc(away, func(h transition.Host) bool { return h.Name == name }) {
+			return usagef("--lost %s: is this machine, or none of the hosts of the steps", name)
+		}
+	}
 	question := "Apply these steps?"
 	if undo {
 		question = "Undo these steps?"
@@ -363,6 +375,16 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 		return err
 	}
 	printer.notes = runner.Notes
+	if len(req.lost) > 0 {
+		left, err := t.Without(kept.Records(), req.lost, undo)
+		if err == nil {
+			err = transition.Silence(ctx, t, runner, req.lost)
+		}
+		if err != nil {
+			return errors.Join(withoutError(err), end())
+		}
+		t = left
+	}
 	if undo {
 		err = transition.Undo(ctx, t, runner, kept, printer.print)
 	} else {
@@ -421,6 +443,14 @@ func (p *stepPrinter) byHand(text string) error {
 		return nil
 	}
 	return withHint(fmt.Errorf("to be done by hand: %s", text), "then run it again with --done "+p.at)
+}
+
+// withoutError is an error of Without with its way out.
+func withoutError(err error) error {
+	if lacks := (*transition.WithoutError)(nil); errors.As(err, &lacks) {
+		return badInput(err, "")
+	}
+	return transitionError(err)
 }
 
 // transitionError is an error of Apply or Undo with its way out.

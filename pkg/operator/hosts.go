@@ -449,10 +449,60 @@ func (p *plane) proceedOnHosts(ctx context.Context) (time.Duration, error) {
 	}
 	m := &mailbox{Reconciler: p.Reconciler, name: p.object.Name, hosts: hosts, open: o,
 		word: p.object.Annotations[api.AnnotationDone], note: p.note}
+	approved := p.approvesLoss(m)
 	if err := m.under(); err != nil {
 		return p.heed(ctx, err)
 	}
+	if approved {
+		if err := p.leave(ctx, m); errors.Is(err, errWaiting) { // no step is late for it
+			p.condition(api.ConditionProgressing, metav1.ConditionTrue, "Waiting", err.Error())
+			return p.Look, nil
+		} else if err != nil {
+			p.degraded("NotLost", err)
+			return p.Look * 5, nil
+		}
+	}
 	return p.carry(ctx, m)
+}
+
+// approvesLoss reports whether a person has approved by name that the open transition goes on without the hosts that
+// are denied. It does not wait for what their agents were at.
+func (p *plane) approvesLoss(m *mailbox) bool {
+	o := p.record.Open
+	p.denied = slices.Clone(o.Lost)
+	for _, h := range o.Transition.Hosts {
+		if at := m.hosts[h.Name]; at != nil && denied(at) && !slices.Contains(o.Lost, h.Name) {
+			p.denied = append(p.denied, h.Name)
+		}
+	}
+	slices.Sort(p.denied)
+	m.lost = o.Lost
+	if len(p.denied) == len(o.Lost) ||
+		p.object.Annotations[api.AnnotationApprove] != p.record.approval(o.To, p.denied) {
+		return false
+	}
+	m.lost = p.denied
+	return true
+}
+
+// leave has the open transition go on without the hosts that are denied, once others have seen that nothing answers
+// there.
+func (p *plane) leave(ctx context.Context, m *mailbox) error {
+	o := p.record.Open
+	if _, err := o.Transition.Without(o.Journal, p.denied, o.Back); err != nil {
+		return err
+	}
+	if err := transition.Silence(ctx, &o.Transition, m, p.denied); err != nil {
+		return err
+	}
+	o.Lost, o.StepSince = p.denied, p.now()
+	p.record.Approvals, p.record.Approved = p.record.approvals()+1, ""
+	if err := p.record.write(ctx, p.Client, p.object.Name); err != nil {
+		return err
+	}
+	p.event(corev1.EventTypeWarning, "GoesOnWithout", "the transition to %s goes on without %s, lost for good", o.To,
+		prose.First(o.Lost, mostNamed))
+	return nil
 }
 
 // dismiss ends what agents look after and put back: the object is deleted, and what runs goes on as it is.

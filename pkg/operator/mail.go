@@ -49,7 +49,8 @@ type mailbox struct {
 	name  string
 	hosts map[string]*api.ControlPlaneHost
 	open  *open
-	word  string // of a person: which step was done by hand
+	lost  []string // hosts of the open transition without which it goes on
+	word  string   // of a person: which step was done by hand
 	// note is told what checks have found that is in no one's way.
 	note func(text string)
 }
@@ -116,7 +117,7 @@ func (m *mailbox) under() error {
 	known := m.remembered()
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(m.hosts)) {
-		if h := m.hosts[name]; h.Spec.Task != nil &&
+		if h := m.hosts[name]; h.Spec.Task != nil && !slices.Contains(m.lost, name) &&
 			strings.HasPrefix(h.Spec.Task.Request, positionOf(m.open)+"/") {
 			problems = append(problems, m.pending(h, known))
 		}
@@ -138,6 +139,8 @@ func (m *mailbox) missing(h *api.ControlPlaneHost) error {
 	switch {
 	case s != nil && s.Number == t.Number && s.Ended != nil:
 		return nil
+	case denied(h): // it is not heard any more
+		return shutOut(h)
 	case s != nil && s.Number == t.Number && m.lately(h, takesWithin):
 		return fmt.Errorf("host %s, %s: %w: %w", h.Name, t.Title, errAtWork, errWaiting)
 	case now.Sub(t.Issued.Time) <= takesWithin:
@@ -155,8 +158,7 @@ func (m *mailbox) ask(ctx context.Context, host string, r *remote.Request,
 		return remote.Answer{}, fmt.Errorf("host %q: is no host of this control plane", host)
 	}
 	if denied(h) {
-		return remote.Answer{}, fmt.Errorf("host %s is denied by annotation %s: %w: %w", host, api.AnnotationDenied,
-			errSilent, errWaiting)
+		return remote.Answer{}, shutOut(h)
 	}
 	data, digest, err := api.Pack(r)
 	if err != nil {
@@ -192,6 +194,10 @@ func (m *mailbox) ask(ctx context.Context, host string, r *remote.Request,
 	}
 	known.issued[host] = h.Spec.Task.Number
 	return remote.Answer{}, m.pending(h, known)
+}
+
+func shutOut(h *api.ControlPlaneHost) error {
+	return fmt.Errorf("host %s is denied by annotation %s: %w: %w", h.Name, api.AnnotationDenied, errSilent, errWaiting)
 }
 
 // issue writes a task for a host: its content first, so that an agent that finds the task finds what it is. That of the

@@ -217,6 +217,7 @@ type plane struct {
 	without []string // hosts of what runs that are lost, in the transition that would begin
 	repairs bool     // everything is applied again in this look
 	own     bool     // the namespace is the control plane's, as this look has seen
+	denied  []string // hosts of the open transition that are, and those without which it goes on
 }
 
 // inOwn is namespace, once in a look.
@@ -525,7 +526,14 @@ func (p *plane) carry(ctx context.Context, run transition.Runner) (time.Duration
 	if o.Back {
 		carry = transition.Undo
 	}
-	err := carry(ctx, &o.Transition, run, book, nil)
+	t := &o.Transition
+	if len(o.Lost) > 0 {
+		var err error
+		if t, err = t.Without(o.Journal, o.Lost, o.Back); err != nil {
+			return p.heed(ctx, err)
+		}
+	}
+	err := carry(ctx, t, run, book, nil)
 	if err == nil {
 		return time.Second, p.end(ctx)
 	}
@@ -553,6 +561,12 @@ func (p *plane) heed(ctx context.Context, err error) (time.Duration, error) {
 			api.AnnotationDone, o.word()))
 		return p.Look * 5, nil
 	case errors.Is(err, errSilent): // nothing failed
+		if len(p.denied) > len(o.Lost) {
+			p.condition(api.ConditionProgressing, metav1.ConditionFalse, reasonApproval, fmt.Sprintf("%s; where %s is "+
+				"off, and lost for good, the transition goes on without it: kubectl annotate --overwrite %s %s %s=%s",
+				cut(err.Error(), limitMessageBytes/2), prose.First(p.denied, mostNamed), api.Short, p.object.Name,
+				api.AnnotationApprove, p.record.approval(o.To, p.denied)))
+		}
 		p.degraded("AgentSilent", err)
 		return p.Look * 5, nil
 	case errors.Is(err, errAtWork):

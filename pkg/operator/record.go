@@ -80,6 +80,8 @@ type open struct {
 	StepSince  metav1.Time           `json:"stepSince"` // when the last record was written
 	Back       bool                  `json:"back,omitempty"`
 	Why        string                `json:"why,omitempty"` // it goes back
+	// Lost are hosts that are gone for good since it began, as a person has approved and other hosts have seen.
+	Lost []string `json:"lost,omitempty"`
 }
 
 // readRecord reads the record of a control plane; an empty one where there is none. Errors: what cannot be read is

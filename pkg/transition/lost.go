@@ -130,9 +130,12 @@ func (b *builder) silence(lost string) Check {
 		}
 		addresses = append(addresses, at)
 	}
-	return Check{Kind: Silent, Addresses: addresses, Hint: "it is not lost, and would go on beside what takes its " +
-		"place: switch it off; or let it leave as a host that is there"}
+	return Check{Kind: Silent, Addresses: addresses, Hint: hintNotLost}
 }
+
+// hintNotLost is the way out where something on a lost host answers.
+const hintNotLost = "it is not lost, and would go on beside what takes its place: switch it off; or let it leave as " +
+	"a host that is there"
 
 // removeLost takes the members of lost hosts out of their stores, before any other one starts again or joins: the store
 // may have no member more than a majority. Undo does not bring them back, so that it is looked once more whether

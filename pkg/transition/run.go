@@ -56,6 +56,8 @@ type Record struct {
 	Kept *handover.Known `json:"kept,omitempty"`
 	// Before is the digest of what a step found in the place of a program, "" for nothing.
 	Before *string `json:"before,omitempty"`
+	// Lost is the host of the step where that was lost: nothing was done there.
+	Lost string `json:"lost,omitempty"`
 }
 
 // Journal keeps records: *journal.Journal[Record].
@@ -169,7 +171,7 @@ func carryOut(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, 
 	}
 	a = remind(t, j.Records(), s, a)
 	note := func(event Event) error {
-		record := Record{Step: s.ID, Event: event}
+		record := Record{Step: s.ID, Event: event, Lost: s.lost}
 		if a != nil && a.Kind == HandOver {
 			var err error
 			if record.Kept, err = r.Keep(ctx, s.Host, a.Objects); err != nil {

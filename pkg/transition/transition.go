@@ -73,6 +73,8 @@ type Step struct {
 	Undo  *Action `json:"undo,omitempty"`
 	// Stores run while this is done or undone.
 	Stores []string `json:"stores,omitempty"`
+
+	lost string // its host, where that is lost, as Without has it
 }
 
 // Phase groups steps.

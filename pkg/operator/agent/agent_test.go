@@ -1025,6 +1025,76 @@ func TestALostHostLeaves(t *testing.T) {
 	w.compare(want)
 }
 
+// TestAHostIsLostInAnOpenTransition, forth and back: it goes on without it once a person has denied it and approved
+// that, and another host has seen that it is off. The files of the other are those of the plan.
+func TestAHostIsLostInAnOpenTransition(t *testing.T) {
+	const gone = "cp-2"
+	for _, back := range []bool{false, true} {
+		w := newWorld(t, render.StaticPod, map[string]any{})
+		w.runs(nil)
+		want := w.wanted()
+		spec := map[string]any{}
+		if err := json.Unmarshal(w.object().Spec, &spec); err != nil {
+			t.Fatal(err)
+		}
+		for _, side := range []string{"legacy", "modern"} {
+			server := spec[side].(map[string]any)["apiServer"].(map[string]any)
+			server["extraArgs"] = []any{map[string]any{"name": "max-requests-inflight", "value": "401"}}
+		}
+		w.edit(map[string]any{"legacy": spec["legacy"], "modern": spec["modern"]})
+		if !back {
+			want = w.wanted()
+		}
+		maps.DeleteFunc(want, func(file, _ string) bool { return strings.HasPrefix(file, filepath.Join(w.dir, gone)) })
+		ended := func() bool { return w.object().Status.Transition == nil }
+		turns := func(until func() bool) {
+			t.Helper()
+			for n := 0; n < 400; n++ {
+				w.reconcile()
+				if until() {
+					return
+				}
+				for _, host := range w.hosts {
+					w.turn(host)
+				}
+			}
+			t.Fatalf("back %t: it stays %+v", back, w.object().Status.Conditions)
+		}
+		waits := func() bool { _, err := operator.Approvable(w.object()); return err == nil }
+		turns(func() bool { tr := w.object().Status.Transition; return tr != nil && tr.Done > 5 })
+		w.hosts = []string{"cp-1"}
+		if back {
+			f := w.object()
+			f.Annotations = map[string]string{api.AnnotationBack: f.Status.Plan}
+			if err := w.client.Update(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := w.host(gone)
+		h.Annotations = map[string]string{api.AnnotationDenied: "its disk is gone"}
+		if err := w.client.Update(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		turns(waits)
+		done, looks := w.object().Status.Transition.Done, 0
+		turns(func() bool { looks++; return looks > 70 }) // longer than a step may take
+		if now := w.object().Status.Transition; now == nil || now.Done != done || now.Back != back {
+			t.Errorf("back %t: it goes on without approval: %+v", back, now)
+		}
+		turns(waits)
+		w.approve()
+		before := w.host(gone).Spec.DeepCopy()
+		turns(ended)
+		if back != (w.object().Status.Runs != w.object().Status.Plan) {
+			t.Errorf("back %t: %+v", back, w.object().Status)
+		}
+		if after := w.host(gone).Spec; !equality.Semantic.DeepEqual(before.Task, after.Task) {
+			t.Errorf("back %t: it was given %+v", back, after.Task)
+		}
+		w.compare(want)
+	}
+}
+
 // TestProgramsComeFromADirectory: those of an edit are put before anything stops, and recorded by their digest; one
 // that others change is reported, and never replaced; one of another digest goes back, and leaves nothing behind.
 // Operator and agents are killed now and then.
