@@ -20,7 +20,7 @@ var needStores = []string{string(Snapshot), string(Release), string(HandOver), s
 	string(ChangeKubelet), string(RestoreKubelet), string(Ready), string(StoresAgree), string(MayRewrite),
 	string(NoKeys), string(Settled), string(Released), string(NodeRights), string(NodeReady), string(NodePods),
 	string(Budgets), string(MayGo), string(RolesMayGo), string(RolesEqual), string(Adopted), string(MembersAre),
-	string(Defined)}
+	string(Defined), string(NoneWakes)}
 
 var errNoMajority = errors.New("no majority")
 

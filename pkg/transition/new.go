@@ -62,6 +62,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	if b.pauses() {
 		b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
 	}
+	b.rolesDecide()
 	b.servers(pair.Modern, Modern)
 	b.wayBack(Modern)
 	b.servesAlone()

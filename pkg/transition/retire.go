@@ -173,6 +173,17 @@ func (b *builder) rolesAlone() {
 		Roles: all}}}})
 }
 
+// rolesDecide looks once more at what comes into force with roles, in the moment before they decide: since they were
+// copied, the modern API server has taken what clients wrote, for as long as it took to stop the legacy side.
+func (b *builder) rolesDecide() {
+	if !b.retires() {
+		return
+	}
+	_, all := b.aloneRoles(func(policy.Grant) bool { return true }, probeGrants()...)
+	b.add(Step{Phase: Modern, Host: b.to.Plan.Hosts[0].Name, Title: "nothing comes into force with roles that a " +
+		"person has not seen", Do: &Action{Kind: RunChecks, Before: []Check{{Kind: NoneWakes, Roles: all}}}})
+}
+
 // aloneRoles are the roles as FROM has them, and those with a part of its policy, and more.
 func (b *builder) aloneRoles(part func(policy.Grant) bool, more ...policy.Grant) (was, is *Roles) {
 	was = rolesOf(b.from.Plan, copied(b.from.Plan), b.from.Plan.Hosts[0].Name)

@@ -117,13 +117,21 @@ func TestTheLegacySideEndsBeforeOthersActForIt(t *testing.T) {
 		alive := check(Beats, first)
 		again := check(NothingLeft, first)
 		cleared := position(t, &tr, "clears endpoints", kind(ClearEndpoints))
+		wakes := check(NoneWakes, 0)
 		server := position(t, &tr, "starts the modern API server", starts("kube-apiserver-modern"))
+		decide := slices.IndexFunc(tr.Steps, func(s Step) bool { // in the same step, or before it
+			return s.Phase == Modern && s.Do != nil && s.Do.Kind != RunChecks
+		})
+		if decide != wakes+1 {
+			t.Errorf("%s: what comes into force with roles is looked at in step %d, and they decide from %d on", target,
+				wakes, decide)
+		}
 		masters := check(MastersAre, 0)
 		ranges := position(t, &tr, "adds ranges", kind(AddRanges))
 		person := position(t, &tr, "a person agrees to", kind(ByHand))
 		manager := position(t, &tr, "starts the modern controllers", starts("kube-controller-manager-modern"))
 		works := check(Works, 0)
-		order := []int{check(NothingLeft, 0), first, roles, proof, legacy, alive, again, cleared, server, masters,
+		order := []int{check(NothingLeft, 0), first, roles, proof, legacy, alive, again, cleared, wakes, server, masters,
 			ranges, person, manager, check(RangesAdded, 0), works}
 		if !slices.IsSorted(order) || check(Beats, 0) > first || order[0] > first {
 			t.Errorf("%s: the steps come in the order %d", target, order)

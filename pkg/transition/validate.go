@@ -318,7 +318,7 @@ func (a *Action) validate() error {
 			c.Kind == MayMove && c.Moving.validate() != nil ||
 			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0) ||
 			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil ||
-			(c.Kind == RolesMayGo || c.Kind == RolesEqual) && c.Roles.validate() != nil ||
+			slices.Contains(aboutRoles, c.Kind) && c.Roles.validate() != nil ||
 			(c.Kind == MembersAre || c.Kind == MayComeBack) && c.Members.validate() != nil ||
 			(c.Kind == OneCluster || c.Kind == SameData) && len(c.Stores) == 0 ||
 			c.Kind == Silent && len(c.Addresses) == 0 ||

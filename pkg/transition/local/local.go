@@ -318,6 +318,8 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return h.rolesMayGo(ctx, c.Roles)
 	case transition.RolesEqual:
 		return h.rolesEqual(ctx, c.Roles)
+	case transition.NoneWakes:
+		return h.noneWakes(ctx, c.Roles)
 	case transition.MembersAre:
 		return h.membersAre(ctx, c.Members)
 	case transition.OneCluster:

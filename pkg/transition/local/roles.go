@@ -246,21 +246,35 @@ func (h *Host) rolesEqual(ctx context.Context, r *transition.Roles) error {
 		if err := s.equal(ctx); err != nil || s.Rules == "" {
 			return err
 		}
-		var names []string
-		for _, w := range roles.WakingOf(s.legacy, s.modern) {
-			then := make([]string, len(w.Then))
-			for i, c := range w.Then {
-				then[i] = c.String()
-			}
-			names = append(names, storage.Printable(w.Key+": "+prose.First(then, mostListed)))
-		}
-		if len(names) == 0 {
-			return nil
-		}
-		const text = "once roles decide at the modern API server, these bindings come into force, which clients have " +
-			"created there and nothing consults now. See that each may stay, or delete it:"
-		return h.ByHand(text + "\n  " + strings.Join(names, "\n  "))
+		return h.showWaking(s)
 	})
+}
+
+// noneWakes has a person see what comes into force with roles: what was written since they were proven equal, too.
+func (h *Host) noneWakes(ctx context.Context, r *transition.Roles) error {
+	return withRoles(ctx, r, func(s *roleStores) error {
+		if err := s.read(ctx); err != nil {
+			return err
+		}
+		return h.showWaking(s)
+	})
+}
+
+func (h *Host) showWaking(s *roleStores) error {
+	var names []string
+	for _, w := range roles.WakingOf(s.legacy, s.modern) {
+		then := make([]string, len(w.Then))
+		for i, c := range w.Then {
+			then[i] = c.String()
+		}
+		names = append(names, storage.Printable(w.Key+": "+prose.First(then, mostListed)))
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	const text = "once roles decide at the modern API server, these bindings come into force, which clients have " +
+		"created there and nothing consults now. See that each may stay, or delete it:"
+	return h.ByHand(text + "\n  " + strings.Join(names, "\n  "))
 }
 
 func (s *roleStores) equal(ctx context.Context) error {

@@ -235,6 +235,18 @@ func TestTheReportOfRoles(t *testing.T) {
 		"User mallory") {
 		t.Errorf("before roles decide: %v, %q", err, said)
 	}
+	// and what was written since, in the moment before they do, whatever else was written
+	core.Put(t, map[string][]byte{"/registry/clusterroles/late": rbacObject("v1", "ClusterRole", "", "late",
+		someRules)})
+	modern.Put(t, map[string][]byte{"/registry/rolebindings/demo/late": rbacObject("v1", "RoleBinding", "demo", "late",
+		`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},`+
+			`"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"mallory"}]`)})
+	said = ""
+	late := &transition.Check{Kind: transition.NoneWakes, Roles: &decide}
+	if err := h.Check(t.Context(), "cp-1", late); err == nil ||
+		!strings.Contains(said, "rolebindings/demo/late: User mallory whatever clusterroles/cluster-admin") {
+		t.Errorf("in the moment before roles decide: %v, %q", err, said)
+	}
 }
 
 // TestWhatStandsAgainstCopiesOfRoles is named before anything is written.

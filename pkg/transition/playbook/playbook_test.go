@@ -147,7 +147,8 @@ func TestPlaybooksTakeNothingFromStores(t *testing.T) {
 		t.Fatalf("%d kinds of actions", len(kinds))
 	}
 	for _, kind := range []transition.CheckKind{transition.StoresAgree, transition.MayRewrite, transition.NoKeys,
-		transition.NothingLeft, transition.MayGo, transition.Adopted, transition.RolesMayGo, transition.RolesEqual} {
+		transition.NothingLeft, transition.MayGo, transition.Adopted, transition.RolesMayGo, transition.RolesEqual,
+		transition.NoneWakes} {
 		for _, a := range []*transition.Action{{Kind: transition.RunChecks, Before: []transition.Check{{Kind: kind}}},
 			{Kind: transition.StopUnit, Unit: "etcd.service", After: []transition.Check{{Kind: kind}}}} {
 			if _, err := playbook.Files(steps(a)); err == nil {

@@ -405,7 +405,7 @@ func (e *farError) Unwrap() error { return e.cause }
 func (r *Request) Limit(wait time.Duration) time.Duration {
 	reading := []transition.CheckKind{transition.StoresAgree, transition.MayRewrite, transition.MayMove,
 		transition.MayGo, transition.Adopted, transition.BackupIs,
-		transition.RolesMayGo, transition.RolesEqual}
+		transition.RolesMayGo, transition.RolesEqual, transition.NoneWakes}
 	moving := []transition.Kind{transition.Snapshot, transition.HandOver, transition.HandBack, transition.CopyRoles,
 		transition.SettleMember, transition.RewriteObjects, transition.MoveKeys, transition.PutProgram,
 		transition.RemoveRoles, transition.RestoreMember}
