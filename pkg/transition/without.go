@@ -52,7 +52,8 @@ var checksOnLost = map[CheckKind]onLost{
 	StoresAgree: byAnother, NoKeys: byAnother, Settled: byAnother, Released: byAnother, Budgets: byAnother,
 	RolesMayGo: byAnother, RolesEqual: byAnother, MayRewrite: byAnother, MayMove: byAnother, MembersAre: byAnother,
 	MayComeBack: byAnother, OneCluster: byAnother, SameData: byAnother, Beats: byAnother, NotNewer: byAnother,
-	NothingLeft: byAnother, MastersAre: byAnother, RangesAdded: byAnother, Works: byAnother,
+	NothingLeft: byAnother, MastersAre: byAnother, NoneWakes: byAnother, RangesAdded: byAnother,
+	Works: byAnother,
 	MayGo: needed, Adopted: needed, Defined: needed,
 	RolledOut: needed, NoPods: needed,
 }
