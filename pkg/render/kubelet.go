@@ -1,6 +1,7 @@
 package render
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -23,7 +24,9 @@ func Kubelet(n *plan.Node) (kubeconfigFile, dropIn File, err error) {
 		words = append(words, quoted(a, nil))
 	}
 	const public fs.FileMode = 0o644
+	sum := sha256.Sum256(text) // of what it reads when it starts: with another one it is another kubelet
 	unit := "# Written by fusionctl: the kubelet at the modern API server. Change the spec, not this file.\n" +
+		fmt.Sprintf("# %s: %x\n", n.Kubeconfig.Path, sum[:8]) +
 		"[Service]\nExecStart=\nExecStart=" + strings.Join(words, " \\\n  ") + "\n"
 	return File{Path: n.Kubeconfig.Path, Mode: private, Data: text},
 		File{Path: "/etc/systemd/system/" + n.Unit + ".d/90-fusionctl.conf", Mode: public, Data: []byte(unit)}, nil

@@ -160,6 +160,18 @@ func (b *builder) otherCertificates(c change) bool {
 	})
 }
 
+// putCertificate puts one of a component that is stopped. Where another component reads it too, and was changed before,
+// it is there already; but on the way back this one starts first, with the certificate of before.
+func (b *builder) putCertificate(phase Phase, host string, f render.File) {
+	for _, s := range b.steps {
+		if s.Host == host && s.Do != nil && s.Do.Kind == PutFile && s.Do.File.Path == f.Path && s.Do.Was != nil {
+			b.again(phase, s)
+			return
+		}
+	}
+	b.put(phase, host, f, nil, nil)
+}
+
 // putCertificates puts those that no component reads: people do, and programs elsewhere.
 func (b *builder) putCertificates() {
 	if b.to.Plan == nil {

@@ -108,11 +108,11 @@ func TestCertificatesRotate(t *testing.T) {
 				t.Errorf("%s on %s stops at %v and starts at %v", p.Component.Name, p.Component.Host, stops, starts)
 				continue
 			}
-			for _, file := range files {
+			for _, file := range files { // between both, for the way back has the same order
 				at := steps(p.Component.Host, func(a *Action) bool { return a.Kind == PutFile && a.File.Path == file })
-				if len(at) != 1 || at[0] > starts[0] {
-					t.Errorf("%s on %s starts at %d, %s is put at %v", p.Component.Name, p.Component.Host, starts[0],
-						file, at)
+				if !slices.ContainsFunc(at, func(i int) bool { return stops[0] < i && i < starts[0] }) {
+					t.Errorf("%s on %s stops at %d and starts at %d, %s is put at %v", p.Component.Name,
+						p.Component.Host, stops[0], starts[0], file, at)
 				}
 			}
 		}
@@ -122,8 +122,8 @@ func TestCertificatesRotate(t *testing.T) {
 		for host, files := range pair[1].Certificates {
 			for _, f := range files {
 				at := steps(host, func(a *Action) bool { return a.Kind == PutFile && a.File.Path == f.Path })
-				if len(at) != 1 || tr.Steps[at[0]].Do.Was == nil {
-					t.Errorf("%s of %s is put at %v, want once, over that of before", f.Path, host, at)
+				if len(at) == 0 || slices.ContainsFunc(at, func(i int) bool { return tr.Steps[i].Do.Was == nil }) {
+					t.Errorf("%s of %s is put at %v, want it over that of before", f.Path, host, at)
 				}
 			}
 		}

@@ -33,6 +33,9 @@ func (b *builder) read() error {
 	if err != nil {
 		return err
 	}
+	if b.started, err = started(b.from); err != nil {
+		return err
+	}
 	was = slices.DeleteFunc(was, func(p render.Part) bool { return slices.Contains(b.lost, p.Component.Host) })
 	maps.DeleteFunc(b.disk, func(at place, _ render.File) bool { return slices.Contains(b.lost, at.host) })
 	is, err := partsOf(b.to, b.final)

@@ -46,7 +46,11 @@ func kept(was, is *plan.Store) []string {
 
 // refuseMembers says why a store cannot have other endpoints; "" where it can.
 func refuseMembers(was, is *plan.Store) string {
-	if len(kept(was, is)) == 0 {
+	stay := len(kept(was, is))
+	if stay == len(was.Endpoints) && stay == len(is.Endpoints) {
+		return "" // in another order
+	}
+	if stay == 0 {
 		return fmt.Sprintf("store %q: no endpoint is in both plans, and nothing shows that it is the same store: add "+
 			"some first, and remove the others in a transition of its own", was.Name)
 	}

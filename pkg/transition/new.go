@@ -147,6 +147,7 @@ type builder struct {
 	changes     []change    // in the order of the components, of hosts that both plans have first
 	disk, final map[place]render.File
 	placed      map[place]bool // programs that are put while what starts them is stopped
+	started     map[place]bool // programs that something of the first plan starts
 	prepares    bool           // objects are written again
 	// resources that go, to which side, by key
 	resources map[pair.Side]map[string]handover.Resource
@@ -243,7 +244,10 @@ func (b *builder) startOne(phase Phase, c change, wait bool) {
 	host, name := c.is.Component.Host, c.is.Component.Name
 	b.stopOne(phase, c.was, wait)
 	b.programInPlace(phase, c)
-	for _, f := range slices.Concat(b.certificates(c.is), c.is.Beside) {
+	for _, f := range b.certificates(c.is) {
+		b.putCertificate(phase, host, f)
+	}
+	for _, f := range c.is.Beside {
 		b.put(phase, host, f, nil, nil)
 	}
 	var ready []Check
@@ -325,6 +329,12 @@ func (b *builder) put(phase Phase, host string, f render.File, after, undone []C
 	}
 	b.disk[at] = f
 	b.add(s)
+}
+
+// again adds a step that puts a file once more: there it changes nothing on the way, and is the first on the way back.
+func (b *builder) again(phase Phase, s Step) {
+	do, undo := *s.Do, *s.Undo
+	b.add(Step{Phase: phase, Host: s.Host, Title: s.Title, Do: &do, Undo: &undo})
 }
 
 func (b *builder) remove(phase Phase, host, path string, after, undone []Check) {

@@ -56,7 +56,8 @@ func kubeletsOf(s Setup) (map[string]kubelet, error) {
 // crossing is a node whose kubelet changes.
 type crossing struct {
 	was, is kubelet
-	plan    *plan.Plan // the one that has the modern API server to which, or from which, the kubelet goes
+	plan    *plan.Plan // the one by which everything else runs when the kubelet changes, on the way back too
+	cut     bool       // it is connected to an API server that is lost
 }
 
 func (c crossing) node() *plan.Node {
@@ -66,9 +67,11 @@ func (c crossing) node() *plan.Node {
 	return c.was.node
 }
 
-// over reports whether the kubelet goes to the modern API server, or becomes newer there.
+// over reports whether the kubelet goes to the modern API server, or becomes newer there. One that is cut off does not
+// wait for the rest.
 func (c crossing) over() bool {
-	return c.was.node == nil || c.is.node != nil && c.is.version.Minor >= c.was.version.Minor
+	return c.was.node == nil || c.is.node != nil && (c.is.version.Minor > c.was.version.Minor ||
+		c.is.version.Minor == c.was.version.Minor && !c.cut)
 }
 
 // readNodes finds the nodes whose kubelets differ: in the order of the plans, those of the second first.
@@ -98,6 +101,10 @@ func (b *builder) readNodes() error {
 			if c.is.node == nil {
 				c.is.version = c.plan.Kubelet
 			}
+			c.cut = c.was.node != nil && !serves(b.from.Plan, pair.Modern, c.was.node.Kubeconfig.Server)
+			if c.was.node != nil && !c.over() {
+				c.plan = b.from.Plan
+			}
 			b.crossings = append(b.crossings, c)
 		}
 	}
@@ -111,7 +118,7 @@ func (b *builder) nodes(over bool) {
 		if c.over() != over {
 			continue
 		}
-		host := c.node().Name
+		host, first := c.node().Name, len(b.steps)
 		if c.is.node != nil {
 			b.put(Nodes, host, c.is.kubeconfig, nil, nil)
 		}
@@ -119,10 +126,18 @@ func (b *builder) nodes(over bool) {
 		forth, back := c.action(), crossing{was: c.is, is: c.was, plan: c.plan}.action()
 		before := *forth.Node
 		before.To = before.From
-		forth.Before = append([]Check{{Kind: NodeReady, Node: &before,
-			Hint: "wait until it is ready, or later failures go unnoticed"}}, forth.Before...)
+		if !c.cut {
+			forth.Before = append([]Check{{Kind: NodeReady, Node: &before,
+				Hint: "wait until it is ready, or later failures go unnoticed"}}, forth.Before...)
+		}
 		b.budgets(c, forth.Node)
 		b.add(Step{Phase: Nodes, Host: host, Title: forth.changes(), Do: forth, Undo: back})
+		if s := b.steps[first]; s.Do.Kind == PutFile && c.was.node != nil && c.is.node != nil {
+			b.again(Nodes, s) // on the way back the kubelet starts with the one of before
+		}
+		for i := first; c.cut && i < len(b.steps); i++ {
+			b.steps[i].Undo = nil // what it was connected to does not come back
+		}
 		delete(b.disk, place{host, c.was.dropIn.Path})
 		if c.is.node == nil {
 			b.remove(Nodes, host, c.was.kubeconfig.Path, nil, nil)
@@ -139,7 +154,13 @@ func (c crossing) action() *Action {
 	access := func(side pair.Side, server string) Access {
 		return Access{Side: side, Server: server, CA: n.Kubeconfig.CA, Cert: n.Kubeconfig.Cert, Key: n.Kubeconfig.Key}
 	}
-	node := &Node{Name: n.Name, Legacy: access(pair.Legacy, n.Legacy), Modern: access(pair.Modern, n.Kubeconfig.Server),
+	legacy := n.Legacy
+	for _, o := range c.plan.Nodes {
+		if o.Name == n.Name && !c.cut {
+			legacy = o.Legacy
+		}
+	}
+	node := &Node{Name: n.Name, Legacy: access(pair.Legacy, legacy), Modern: access(pair.Modern, n.Kubeconfig.Server),
 		Runtime: n.Runtime, From: c.was.version, To: c.is.version, Client: plan.KubeletClientUser,
 		Leases: kubever.Behaves(kubever.BehaviourNodeLeasesRead, c.plan.Legacy.Version.Minor)}
 	a := &Action{Unit: n.Unit, Node: node}
@@ -197,6 +218,48 @@ func KubeletsByHand(was, is *plan.Plan) string {
 	return ""
 }
 
+// serves reports whether the API servers of a plan serve at a URL.
+func serves(p *plan.Plan, side pair.Side, server string) bool {
+	return slices.ContainsFunc(p.Hosts, func(h spec.Host) bool {
+		return server == "https://"+plan.HostPort(h.Address, p.Side(side).Port)
+	})
+}
+
+// refuseKubelets says which kubelets of both plans cannot be changed. Each is connected to one API server, and is
+// changed when all of FROM runs, or all of TO, and so it is on the way back: its server of the other plan has to be
+// there then, for nodes that are not heard of are evicted.
+func refuseKubelets(from, to *plan.Plan) (reasons []string) {
+	if from == nil || to == nil || from.ModernKubelet == nil || to.ModernKubelet == nil {
+		return nil
+	}
+	for _, is := range to.Nodes {
+		at := slices.IndexFunc(from.Nodes, func(o plan.Node) bool { return o.Name == is.Name })
+		if at < 0 {
+			continue
+		}
+		was := from.Nodes[at]
+		if was.Unit != is.Unit {
+			reasons = append(reasons, fmt.Sprintf("spec.kubelet.modern.unit: %s and %s: what the first has of %s "+
+				"would stay, and the kubelet with it: take %s out of the nodes first, in a transition of its own",
+				was.Unit, is.Unit, is.Name, is.Name))
+		}
+		other, p, name := was.Kubeconfig.Server, to, "TO"
+		switch lost := !serves(from, pair.Modern, other); {
+		case lost && serves(from, pair.Modern, is.Kubeconfig.Server) && serves(from, pair.Legacy, is.Legacy):
+			continue
+		case lost, to.ModernKubelet.Minor < from.ModernKubelet.Minor:
+			other, p, name = is.Kubeconfig.Server, from, "FROM"
+		}
+		if !serves(p, pair.Modern, other) {
+			reasons = append(reasons, fmt.Sprintf("spec.kubelet.modern.nodes: of %s no modern API server serves at "+
+				"%s: the kubelet of %s would be cut off. Kubelets are connected to the first of spec.hosts: put one "+
+				"that stays first, in a transition of its own; for another port or address take %s out of the nodes "+
+				"first", name, other, is.Name, is.Name))
+		}
+	}
+	return reasons
+}
+
 // refuseNodes lists what stands against changing kubelets.
 func refuseNodes(from, to Setup) []string {
 	var reasons []string
@@ -206,6 +269,7 @@ func refuseNodes(from, to Setup) []string {
 			reasons = append(reasons, why)
 		}
 	}
+	reasons = append(reasons, refuseKubelets(was, is)...)
 	for _, s := range []Setup{from, to} {
 		if s.Plan == nil || s.Target != render.StaticPod {
 			continue

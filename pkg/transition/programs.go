@@ -127,9 +127,10 @@ func (b *builder) anotherProgram(c change) bool {
 	return before != "" && after != "" && before != after
 }
 
-// putsProgram reports whether a program of the second plan is put, and not there by the first one.
+// putsProgram reports whether a program of the second plan is put, and not there by the first one: that lists it for
+// hosts that it does not have, too, and for those on which nothing starts it.
 func (b *builder) putsProgram(host string, p *spec.Program) bool {
-	return digestOf(b.from.Plan, host, p.Path) != p.SHA256
+	return !b.started[place{host, p.Path}] || digestOf(b.from.Plan, host, p.Path) != p.SHA256
 }
 
 // putProgram adds the step that puts a program into its place.

@@ -42,7 +42,8 @@ func refuse(from, to Setup, facts Facts) []string {
 	if from.Plan == nil || to.Plan == nil || len(reasons) > 0 {
 		return reasons
 	}
-	return refusePlans(from.Plan, to.Plan, facts, refuseMembers, refuseEtcd, refuseLegacy)
+	return append(refusePlans(from.Plan, to.Plan, facts, refuseMembers, refuseEtcd, refuseLegacy),
+		refusePorts(from.Plan, to.Plan)...)
 }
 
 // refusePlans lists what stands against going from one plan to another, wherever their components run; members what
@@ -97,6 +98,33 @@ func refuseAddresses(from, to *plan.Plan) []string {
 					"address: let it leave, and join with the new one, each in a transition of its own", was.Name,
 					was.Address, is.Address))
 			}
+		}
+	}
+	return reasons
+}
+
+// refusePorts says which components would start while another one still listens on their port: members and API servers
+// are changed where they are, those of the modern side last.
+func refusePorts(a, b *plan.Plan) (reasons []string) {
+	order := func(c *plan.Component) int {
+		return slices.IndexFunc([]func(*plan.Component) bool{etcd, server(pair.Legacy), server(pair.Modern)},
+			func(is func(*plan.Component) bool) bool { return is(c) })
+	}
+	runsAlready := func(p *plan.Plan, c *plan.Component) bool { return c.Side != "" && p.Side(c.Side).Existing }
+	for i := range b.Components {
+		is := &b.Components[i]
+		for j := range a.Components {
+			was := &a.Components[j]
+			if was.Host != is.Host || was.Name == is.Name || was.Port != is.Port || order(was) < max(order(is), 0) ||
+				order(is) < 0 || runsAlready(a, was) || runsAlready(b, is) ||
+				was.Side != "" && a.Side(was.Side).Version.Minor != b.Side(was.Side).Version.Minor ||
+				!slices.ContainsFunc(b.Components, func(o plan.Component) bool {
+					return o.Host == was.Host && o.Name == was.Name
+				}) {
+				continue
+			}
+			reasons = append(reasons, fmt.Sprintf("%s on %s would start on port %d, on which %s of FROM listens: give "+
+				"that another port first, in a transition of its own", is.Name, is.Host, is.Port, was.Name))
 		}
 	}
 	return reasons
@@ -184,6 +212,10 @@ func refuseStores(a, b *plan.Plan, members, etcd func(was, is *plan.Store) strin
 			add("store %q: run by one of the plans only: its members would run twice, or not at all", was.Name)
 		case was.Managed != nil && was.Managed.DataDir != is.Managed.DataDir:
 			add("store %q: %s and %s: its data would stay behind", was.Name, was.Managed.DataDir, is.Managed.DataDir)
+		case was.Managed != nil && was.Managed.PeerPort != is.Managed.PeerPort:
+			add("store %q: peerPort %d and %d: its members know each other by it, for etcd reads what it is told of "+
+				"the others when it begins without data only: keep it; or change each member with etcdctl member "+
+				"update, and set it in FROM", was.Name, was.Managed.PeerPort, is.Managed.PeerPort)
 		case !slices.Equal(was.Endpoints, is.Endpoints) && members(was, is) != "":
 			add("%s", members(was, is))
 		case was.Managed != nil && etcd(was, is) != "":
