@@ -131,8 +131,8 @@ func TestTheLegacySideEndsBeforeOthersActForIt(t *testing.T) {
 		person := position(t, &tr, "a person agrees to", kind(ByHand))
 		manager := position(t, &tr, "starts the modern controllers", starts("kube-controller-manager-modern"))
 		works := check(Works, 0)
-		order := []int{check(NothingLeft, 0), first, roles, proof, legacy, alive, again, cleared, wakes, server, masters,
-			ranges, person, manager, check(RangesAdded, 0), works}
+		order := []int{check(NothingLeft, 0), first, roles, proof, legacy, alive, again, cleared, wakes, server,
+			masters, ranges, person, manager, check(RangesAdded, 0), works}
 		if !slices.IsSorted(order) || check(Beats, 0) > first || order[0] > first {
 			t.Errorf("%s: the steps come in the order %d", target, order)
 		}

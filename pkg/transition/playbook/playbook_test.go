@@ -236,7 +236,9 @@ func fill(value reflect.Value, text string, filled *int) {
 			switch f := value.Type().Field(i); f.Name {
 			case "Kind", "Phase", "Host", "ID", "Scheme", "Map", "Stores", "Watch":
 			default:
-				fill(value.Field(i), text, filled)
+				if f.IsExported() { // the rest is of no file
+					fill(value.Field(i), text, filled)
+				}
 			}
 		}
 	case reflect.Slice:
