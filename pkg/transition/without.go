@@ -129,8 +129,8 @@ func (t *Transition) addressesOn(h Host) []string {
 func (h *Host) has(name string) bool { return name == h.Address || name == h.Name }
 
 // Without is an open transition as it goes on, or back, when hosts are lost for good: what would change those machines
-// alone is not done, what would change the cluster from there is done from another host of the control plane, and
-// no step looks for stores there. The identities of its steps are the same, and so is its journal. Silence says whether
+// alone is not done, what would change the cluster from there is done from another host of the control plane, and no
+// step looks for stores there. The identities of its steps are the same, and so is its journal. Silence says whether
 // they are lost. Errors: *WithoutError; ErrJournal, wrapped.
 func (t *Transition) Without(records []Record, lost []string, undo bool) (*Transition, error) {
 	state, err := StateOf(t, records)
@@ -175,7 +175,7 @@ func (t *Transition) Without(records []Record, lost []string, undo bool) (*Trans
 		if i < first || i > last {
 			continue
 		}
-		a := &s.Do
+		a, err := &s.Do, error(nil)
 		if undo {
 			a = &s.Undo
 		}

@@ -194,6 +194,12 @@ func TestALostHostKeepsTheRecordOfAHandOver(t *testing.T) {
 		if lacks := (*WithoutError)(nil); test.says == "" && err != nil ||
 			test.says != "" && (!errors.As(err, &lacks) || !strings.Contains(err.Error(), test.says)) {
 			t.Errorf("without %s, undo %t: %v, want %q", test.lost, test.undo, err, test.says)
+		} else if lacks != nil {
+			for _, why := range lacks.Reasons { // each is of a step of the lost host
+				if strings.HasPrefix(why, "step ") && !strings.Contains(why, " on "+test.lost+":") {
+					t.Errorf("without %s, undo %t: %s", test.lost, test.undo, why)
+				}
+			}
 		}
 	}
 	if _, err := tr.Without(nil, []string{"cp-2"}, false); err == nil || !strings.Contains(err.Error(), "plan --lost") {
