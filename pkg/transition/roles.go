@@ -28,9 +28,6 @@ type Roles struct {
 	Ended []string `json:"ended,omitempty"`
 }
 
-// NoneWakes is the check that no subject may do more than Roles allow once they decide, unless a person knows.
-const NoneWakes CheckKind = "none wakes"
-
 // aboutRoles are the checks that are about roles.
 var aboutRoles = []CheckKind{RolesMayGo, RolesEqual, NoneWakes}
 

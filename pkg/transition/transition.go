@@ -277,6 +277,7 @@ const (
 	MayGo       CheckKind = "may go"        // nothing stands against handing Objects over, or back
 	RolesMayGo  CheckKind = "roles may go"  // nothing stands against copying Roles
 	RolesEqual  CheckKind = "roles equal"   // every subject may do there what Roles allow it
+	NoneWakes   CheckKind = "none wakes"    // nothing that Roles do not allow comes into force, unseen by a person
 	MayRewrite  CheckKind = "may rewrite"   // StoresAgree, but for objects that Rewrite can write again without loss
 	MayMove     CheckKind = "may move"      // nothing stands against moving keys of Moving
 	MembersAre  CheckKind = "members"       // all Members are healthy, and have the versions that it says
