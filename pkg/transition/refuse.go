@@ -104,8 +104,8 @@ func refuseAddresses(from, to *plan.Plan) []string {
 }
 
 // refusePorts says which components would start while another one still listens on their port: members and API servers
-// are changed where they are, those of the modern side last. Components that TO does not have, daemons, and servers that
-// become another minor stop before any other starts.
+// are changed where they are, those of the modern side last. Components that TO does not have, daemons, and servers
+// that become another minor stop before any other starts.
 func refusePorts(a, b *plan.Plan) (reasons []string) {
 	// order is when a component is changed in its place; -1 for those that stop first.
 	order := func(c *plan.Component) int {
