@@ -75,8 +75,10 @@ rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver
 rig-all: ## the releases on request as well; tests of single releases, and pairs, then run them too
 	$(GO) run ./test/rig/build all
 
+E2E_TIMEOUT ?= 2h
+
 e2e: rig ## real servers of several releases, one and two at a time
-	$(GO) test -tags e2e -count=1 -parallel 3 -timeout 70m ./test/e2e ./test/rig/propose
+	$(GO) test -tags e2e -count=1 -parallel 3 -timeout $(E2E_TIMEOUT) ./test/e2e ./test/rig/propose
 
 facts-propose: ## RELEASE=v1.37.2: rows of that minor for the tables of facts, as a difference; WRITE=1 writes them; UPDATE=1: for a minor that is there
 	$(GO) run ./test/rig/propose -release "$(RELEASE)" $(if $(UPDATE),-update) $(if $(WRITE),-write)

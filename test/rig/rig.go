@@ -53,9 +53,7 @@ type Rig struct {
 // New makes an empty rig whose parts end with the test.
 func New(t testing.TB) *Rig {
 	t.Helper()
-	if !isPart(t) {
-		leaveOutLate(t)
-	}
+	leaveOutLate(t, 1)
 	r := &Rig{t: t, dir: t.ArtifactDir(), host: "127.0.0.1"}
 	if _, inside := Sandboxed(); inside {
 		r.host = Bridge

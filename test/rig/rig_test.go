@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -82,27 +83,52 @@ func TestProcessIsStartedAgain(t *testing.T) {
 	}
 }
 
-// A test that begins too late is left out, and listed.
+// A test that begins too late is left out; the parts of one that has begun are not.
 func TestLateTestsAreLeftOut(t *testing.T) {
-	left := filepath.Join(t.TempDir(), "left")
-	t.Setenv(leftEnv, left)
-	for _, test := range []struct {
-		within string
-		skips  bool
-	}{{"", false}, {"1000h", false}, {"0s", true}} {
-		t.Setenv(withinEnv, test.within)
-		skipped := true
-		t.Run("begins", func(t *testing.T) {
-			leaveOutLate(t)
-			skipped = false
-		})
-		if skipped != test.skips {
-			t.Errorf("within %q: left out is %t, want %t", test.within, skipped, test.skips)
-		}
+	progress := filepath.Join(t.TempDir(), "progress")
+	t.Setenv(progressEnv, progress)
+	var ran []string
+	begins := func(t *testing.T) {
+		leaveOutLate(t, 1)
+		ran = append(ran, t.Name())
 	}
-	names, err := os.ReadFile(left)
-	if want := "TestLateTestsAreLeftOut/begins#02\n"; err != nil || string(names) != want {
-		t.Errorf("left out are %q, %v; want %q", names, err, want)
+	for _, within := range []string{"", "1000h", "0s"} {
+		t.Setenv(withinEnv, within)
+		t.Run("within "+within, begins)
+	}
+	t.Run("parts of a test that does nothing", func(t *testing.T) { t.Run("part", begins) })
+	t.Setenv(withinEnv, "")
+	t.Run("early", func(t *testing.T) {
+		begins(t)
+		t.Setenv(withinEnv, "0s")
+		t.Run("part", begins)
+	})
+	t.Setenv(withinEnv, time.Since(began).Round(time.Second).String())
+	t.Run("with nodes", func(t *testing.T) {
+		leaveOutLate(t, 0)
+		ran = append(ran, t.Name())
+	})
+	const name = "TestLateTestsAreLeftOut/"
+	want := []string{name + "within_", name + "within_1000h", name + "early", name + "early/part"}
+	if !slices.Equal(ran, want) {
+		t.Errorf("these began: %q, want %q", ran, want)
+	}
+	text, err := os.ReadFile(progress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := regexp.MustCompile(`(?m)^[0-9:]{8} `+name+`| [0-9]+ s$`).ReplaceAllString(string(text), "")
+	if want := `within_ begins
+within_ has passed after
+within_1000h begins
+within_1000h has passed after
+within_0s is left out
+parts_of_a_test_that_does_nothing/part is left out
+early begins
+early has passed after
+with_nodes is left out
+`; got != want {
+		t.Errorf("the progress is\n%swant\n%s", got, want)
 	}
 }
 

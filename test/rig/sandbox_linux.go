@@ -75,7 +75,7 @@ func RunSandboxed(t *testing.T, env ...string) (dir string) {
 	}
 	places <- struct{}{}
 	defer func() { <-places }()
-	leaveOutLate(t)
+	leaveOutLate(t, withinForNodes)
 	removeAbandonedCgroups()
 	// The name of a sandbox is that of its cgroups.
 	name := fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), sandboxes.Add(1))
