@@ -138,7 +138,7 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 		return err
 	}
 	req.options.Log = slog.New(slog.NewJSONHandler(streams.Err, logOptions(serverLevel(ctx))))
-	req.options.Audit = slog.New(slog.NewJSONHandler(streams.Out, nil))
+	req.options.Audit = slog.New(slog.NewJSONHandler(streams.Out, logOptions(slog.LevelInfo)))
 	klog.SetSlogLogger(req.options.Log)
 	if err := controllers.Run(ctx, p, req.options); err != nil {
 		return err

@@ -202,6 +202,10 @@ func runEtcdRestore(ctx context.Context, req etcdRestoreRequest, streams Streams
 	case m.Snapshot == "" || m.Name == "" || m.PeerURL == "" || m.Cluster == "" || m.Token == "":
 		return usagef("want SNAPSHOT, --name, --peer-url, --cluster and --token")
 	}
+	if m.Is(false) == nil {
+		return withHint(fmt.Errorf("%s: has what was restored by --id %s before; nothing is done", m.DataDir, m.ID),
+			"--back puts back what it had before; another --id restores another snapshot")
+	}
 	if err := m.Restore(ctx); err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interru
 				"on each host")
 	}
 	flags.DurationVar(&req.wait, "wait", transitionWait, "how long a component may take to start or to stop")
-	flags.StringArrayVar(&req.done, "done", nil, "number of a manual step that is done; repeat")
+	flags.StringArrayVar(&req.done, "done", nil, "manual step that is done, as apply names it; repeat")
 	flags.StringSliceVar(&req.lost, "lost", nil,
 		"host of the steps that is gone for good since they were begun: nothing is done on it; repeat")
 	flags.BoolVar(&req.yes, "yes", false, "do not ask for confirmation")
@@ -437,12 +437,16 @@ func (p *stepPrinter) note() {
 	}
 }
 
-// byHand refuses the step at work while a person has not done it.
-func (p *stepPrinter) byHand(text string) error {
-	if slices.Contains(p.req.done, p.at) {
+// byHand refuses the step at work while a person has not done it, or has not seen what checks found.
+func (p *stepPrinter) byHand(text, found string) error {
+	done := p.at
+	if found != "" {
+		done += "." + found
+	}
+	if slices.Contains(p.req.done, done) {
 		return nil
 	}
-	return withHint(fmt.Errorf("to be done by hand: %s", text), "then run it again with --done "+p.at)
+	return withHint(fmt.Errorf("to be done by hand: %s", text), "then run it again with --done "+done)
 }
 
 // withoutError is an error of Without with its way out.

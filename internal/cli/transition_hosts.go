@@ -50,7 +50,9 @@ Exit codes: 0 its input ended, 1 it could not work, 2 bad usage, 130 interrupted
 					}
 					return &local.Host{Snapshots: cmp.Or(hello.Snapshots, otherSnapshots), Wait: hello.Wait,
 						Images: &registry.Client{Credentials: hello.Credentials},
-						ByHand: func(text string) error { return &remote.ByHandError{Text: text} }}, err
+						ByHand: func(text, found string) error {
+							return &transition.ByHandError{Text: text, Found: found}
+						}}, err
 				})
 			if held != nil {
 				err = errors.Join(err, held.Close())

@@ -96,6 +96,9 @@ func sameResources(a, b *catalog) bool {
 		len(a.failed) == len(b.failed) && len(a.dormant) == len(b.dormant)
 }
 
+// limitSilent bounds how many kinds are known to be silent: clients write owner references of any kind.
+const limitSilent = 10000
+
 // listen notes since when the catalogs lack a kind.
 func (c *catalogs) listen(served *catalog, kind schema.GroupKind, groups []string) time.Time {
 	c.mutex.Lock()
@@ -106,7 +109,7 @@ func (c *catalogs) listen(served *catalog, kind schema.GroupKind, groups []strin
 	known, ok := c.silent[kind]
 	if !ok {
 		known = silence{groups, served.asked}
-		if c.silent == nil {
+		if c.silent == nil || len(c.silent) >= limitSilent { // what is forgotten has to be silent anew
 			c.silent = map[schema.GroupKind]silence{}
 		}
 		c.silent[kind] = known

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubefusion/fusionctl/pkg/discovery"
@@ -268,6 +270,10 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 		return ownerState{}, fmt.Errorf("%w: %w", errUnserved, err)
 	}
 	kind := gv.WithKind(ref.Kind).GroupKind()
+	if len(kind.Kind) > validation.DNS1035LabelMaxLength || len(kind.Group) > validation.DNS1123SubdomainMaxLength {
+		return ownerState{}, fmt.Errorf("no side serves a kind of %d bytes, or a group of %d: %w", len(kind.Kind),
+			len(kind.Group), errUnserved)
+	}
 	groups := c.layout.groups(kind)
 	believed := map[pair.Side]*catalog{}
 	for _, side := range pair.Sides() {
@@ -527,16 +533,14 @@ type memory struct {
 	when  map[memoryKey]time.Time
 }
 
-type memoryKey struct {
-	uid                               types.UID
-	apiVersion, kind, name, namespace string
-}
+// memoryKey is the SHA-256 of a reference from a namespace: API servers bound the length of none of its texts.
+type memoryKey [sha256.Size]byte
 
 // memorySpan is how long an entry is valid.
 const memorySpan = 5 * time.Second
 
 func keyOf(ref metav1.OwnerReference, namespace string) memoryKey {
-	return memoryKey{ref.UID, ref.APIVersion, ref.Kind, ref.Name, namespace}
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", ref.UID, ref.APIVersion, ref.Kind, ref.Name, namespace))
 }
 
 func (m *memory) has(ref metav1.OwnerReference, namespace string, era int) bool {

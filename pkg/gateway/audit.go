@@ -715,5 +715,9 @@ func (c *captured) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// by notes whose answer the answer is.
-func (t *took) by(sides ...pair.Side) { t.sides = sides }
+// by notes whose answer the answer is. Both sides may refuse at once: then it is that of either.
+func (t *took) by(sides ...pair.Side) {
+	t.decided.Lock()
+	defer t.decided.Unlock()
+	t.sides = sides
+}

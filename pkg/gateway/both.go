@@ -507,7 +507,7 @@ func (b *both) change(w http.ResponseWriter) error {
 	if b.info.Subresource != "" && !slices.Contains(jsonSubresources, b.info.Subresource) {
 		p, err := b.locate("", uid, true)
 		if err == nil {
-			err = b.heeds(b.r, b.info.Subresource, b.memory, p.side)
+			err = b.heeds(b.r, b.info.Subresource, b.exchange, b.memory, p.side)
 		}
 		if err != nil {
 			return err
@@ -529,6 +529,11 @@ func (b *both) change(w http.ResponseWriter) error {
 		if uid == "" && len(body) > 0 && utiljson.Unmarshal(body, &options) == nil && options.Preconditions != nil &&
 			options.Preconditions.UID != nil {
 			uid = string(*options.Preconditions.UID)
+		} else if uid != "" { // it may be deleted, and created again, until the side is asked
+			if body, err = tiedTo(uid, body, kind); err != nil {
+				return err
+			}
+			kind = "application/json"
 		}
 	}
 	target := b.row.Creates(b.info.Namespace, b.options.Create)
@@ -559,6 +564,29 @@ func (b *both) change(w http.ResponseWriter) error {
 		return err
 	}
 	return b.show(w, a)
+}
+
+// tiedTo adds to the options of a deletion that the object has to have the UID.
+func tiedTo(uid string, body []byte, kind string) ([]byte, error) {
+	options := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions"}
+	if len(body) > 0 {
+		if err := utiljson.Unmarshal(body, &options); err != nil || options == nil || kind != "application/json" {
+			return nil, badRequest("the options of a deletion by fieldSelector are no object of JSON, YAML or protobuf")
+		}
+	}
+	wanted, ok := options["preconditions"].(map[string]any)
+	if options["preconditions"] != nil && !ok {
+		return nil, badRequest("preconditions: want an object")
+	}
+	if wanted == nil {
+		wanted = map[string]any{}
+	}
+	if wanted["uid"] != nil && wanted["uid"] != uid {
+		return nil, badRequest("preconditions.uid and fieldSelector are of two objects")
+	}
+	wanted["uid"] = uid
+	options["preconditions"] = wanted
+	return json.Marshal(options)
 }
 
 // creates reports whether the request creates an object that neither side has: an apply patch does, and for some

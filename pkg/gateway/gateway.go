@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -254,6 +257,7 @@ func (c *exchange) proxied() bool {
 type took struct {
 	route            string
 	began            time.Time
+	decided          sync.Mutex
 	sides            []pair.Side // whose answers the answer is
 	decision, reason string      // of the gateway's policy
 
@@ -513,7 +517,7 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 	if name == "" {
 		return unsupported("%s of %s is not served: %s", info.Verb, gvr.GroupResource(), row.Why)
 	}
-	if err := g.heeds(r, info.Subresource, memory, name); err != nil {
+	if err := g.heeds(r, info.Subresource, c, memory, name); err != nil {
 		return err
 	}
 	if _, ok := row.As[name]; ok {
@@ -523,7 +527,8 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 }
 
 // heeds refuses what the version of a side would not understand, and so do something else, or never end.
-func (g *Gateway) heeds(r *http.Request, subresource string, memory *webserver.Reservation, name pair.Side) error {
+func (g *Gateway) heeds(r *http.Request, subresource string, c *exchange, memory *webserver.Reservation,
+	name pair.Side) error {
 	query := r.URL.Query()
 	var options []byte
 	// An eviction has the options of a deletion in it.
@@ -534,6 +539,9 @@ func (g *Gateway) heeds(r *http.Request, subresource string, memory *webserver.R
 			return unread(err)
 		}
 		r.Body = io.NopCloser(bytes.NewReader(options))
+		if options, err = g.optionsAsJSON(r, options, memory, c); err != nil {
+			return err
+		}
 	}
 	if err := g.heedsOptions(query, options, name); err != nil {
 		return err
@@ -543,6 +551,25 @@ func (g *Gateway) heeds(r *http.Request, subresource string, memory *webserver.R
 			"list and watch", called(name), g.at(name).minor())
 	}
 	return nil
+}
+
+// optionsAsJSON is a body as JSON, whose words say what its fields are: protobuf has numbers of fields, and YAML spells
+// them in many ways.
+func (g *Gateway) optionsAsJSON(r *http.Request, body []byte, memory *webserver.Reservation,
+	c *exchange) ([]byte, error) {
+	kind, _, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json"))
+	switch {
+	case len(body) == 0:
+		return nil, nil
+	case err != nil:
+		return nil, badRequest("content type: %v", err)
+	case kind == runtime.ContentTypeProtobuf:
+		return g.protobufToJSON(r.Context(), body, memory, c.own.workers)
+	case kind == "application/yaml":
+		body, _, err = yamlToJSON(r.Context(), body, memory, c.own.workers)
+		return body, err
+	}
+	return body, nil
 }
 
 // heedsOptions refuses what a side's version does not know: a dry run, which it would do, and the resource version that

@@ -945,6 +945,17 @@ func TestRequestsByNameGoToTheSideThatHasTheObject(t *testing.T) {
 	}
 	x.wants("GET", collection+"/old?fieldSelector=metadata.uid%3Du1", "", http.StatusOK, `"side":"legacy"`[1:])
 	x.wants("DELETE", collection+"/old", `{"preconditions":{"uid":"u1"}}`, http.StatusOK, "Success")
+	// Whoever has deleted it meanwhile, and created another one, keeps that one.
+	for _, options := range []string{"", `{"propagationPolicy":"Orphan"}`, `{"preconditions":{"uid":"u1"}}`} {
+		x.wants("DELETE", collection+"/old?fieldSelector=metadata.uid%3Du1", options, http.StatusOK, "Success")
+		if _, body := x.legacy.last(collection + "/old"); !strings.Contains(body, `"preconditions":{"uid":"u1"}`) ||
+			strings.Contains(options, "Orphan") != strings.Contains(body, "Orphan") {
+			t.Errorf("options %q: the side is sent %s", options, body)
+		}
+	}
+	x.wants("DELETE", collection+"/old?fieldSelector=metadata.uid%3Du1", `{"preconditions":{"uid":"u2"}}`,
+		http.StatusBadRequest, "two objects")
+	x.wants("DELETE", collection+"/old?fieldSelector=metadata.uid%3Du1", `[]`, http.StatusBadRequest, "options")
 
 	// The object with another UID is not the one that is meant, though it is the only one of its name.
 	x.modern.say("GET "+collection+"/old", http.StatusNotFound, "{}")

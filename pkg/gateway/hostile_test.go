@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -291,18 +294,33 @@ func TestDryRunsAreNotDone(t *testing.T) {
 	x := newFixture(t)
 	x.isOld()
 	const pod = "/api/v1/namespaces/a/pods/p"
-	for _, c := range []struct{ method, path, subresource, body string }{
-		{http.MethodDelete, pod, "", `{"dryRun":["All"]}`},
-		{http.MethodDelete, pod + "?dryRun=All", "", ""},
-		{http.MethodPatch, pod + "?dryRun=All", "", ""},
-		{http.MethodDelete, pod, "", `{"preconditions":{"resourceVersion":"5"}}`},
-		{http.MethodPost, pod + "/eviction", "eviction", `{"metadata":{"name":"p"},"deleteOptions":{"dryRun":["All"]}}`},
-		{http.MethodPost, pod + "/eviction", "eviction", `{"deleteOptions":{"dr\u0079Run":["\u0041ll"]}}`},
+	message := func(object map[string]any) string {
+		body, err := x.gateway.messages.EncodeProtobuf(&unstructured.Unstructured{Object: object})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	tied := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions",
+		"preconditions": map[string]any{"resourceVersion": "5"}}
+	evicts := map[string]any{"apiVersion": "policy/v1beta1", "kind": "Eviction", "deleteOptions": tied}
+	for _, c := range []struct{ method, path, subresource, body, kind string }{
+		{http.MethodDelete, pod, "", `{"dryRun":["All"]}`, ""},
+		{http.MethodDelete, pod + "?dryRun=All", "", "", ""},
+		{http.MethodPatch, pod + "?dryRun=All", "", "", ""},
+		{http.MethodDelete, pod, "", `{"preconditions":{"resourceVersion":"5"}}`, ""},
+		{http.MethodDelete, pod, "", message(tied), runtime.ContentTypeProtobuf},
+		{http.MethodDelete, pod, "", `preconditions: {"resource\x56ersion": "5"}`, "application/yaml"},
+		{http.MethodPost, pod + "/eviction", "eviction", message(evicts), runtime.ContentTypeProtobuf},
+		{http.MethodPost, pod + "/eviction", "eviction", `{"metadata":{"name":"p"},"deleteOptions":{"dryRun":["All"]}}`,
+			""},
+		{http.MethodPost, pod + "/eviction", "eviction", `{"deleteOptions":{"dr\u0079Run":["\u0041ll"]}}`, ""},
 	} {
 		for _, side := range pair.Sides() {
 			memory := x.gateway.memory.Reserve()
 			r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, strings.NewReader(c.body))
-			err := x.gateway.heeds(r, c.subresource, memory, side)
+			r.Header.Set("Content-Type", c.kind)
+			err := x.gateway.heeds(r, c.subresource, &exchange{own: &share{workers: newWorkers()}}, memory, side)
 			memory.Release()
 			if side == pair.Legacy && (err == nil || !strings.Contains(err.Error(), "which does not know")) {
 				t.Errorf("%s %s %s is done: %v", c.method, c.path, c.body, err)

@@ -2,13 +2,14 @@ package gateway
 
 import (
 	"cmp"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -97,13 +98,16 @@ func (b *both) locate(form string, uid string, must bool) (*place, error) {
 	return nil, answered{answers[pair.Modern]}
 }
 
-// readMeta reads an object's metadata, or that of the object in a Table of one.
+// readMeta reads an object's metadata, or that of the object in a Table of one. A custom resource may have fields of
+// these names in another case.
 func readMeta(body []byte, into *merge.Meta) error {
 	if err := json.Unmarshal(body, into); err != nil || into.Kind != "Table" {
 		return err
 	}
 	var table struct {
-		Rows []struct{ Object json.RawMessage }
+		Rows []struct {
+			Object stdjson.RawMessage `json:"object"`
+		} `json:"rows"`
 	}
 	if err := json.Unmarshal(body, &table); err != nil || len(table.Rows) != 1 || table.Rows[0].Object == nil {
 		return errors.Join(err, errors.New("want a Table of one object"))

@@ -37,7 +37,11 @@ func sendMessages(w http.ResponseWriter, r *http.Request, limit time.Duration, e
 			return nil
 		},
 		Handler: func(connection *websocket.Conn) {
-			defer connection.Close()
+			defer func() {
+				// A pong that the client does not read is being written, perhaps, and closing writes after it.
+				_ = connection.SetWriteDeadline(time.Now().Add(limit))
+				_ = connection.Close()
+			}()
 			go func() {
 				defer end()
 				_, _ = io.Copy(io.Discard, connection) // until the client is gone

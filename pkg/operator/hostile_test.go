@@ -552,7 +552,7 @@ func FuzzRecord(f *testing.F) {
 		if r.Open != nil {
 			transition.Stopped(r.Open.Journal)
 			transition.KnownStores(&r.Open.Transition, r.Open.Journal)
-			r.Open.word()
+			r.Open.word("")
 		}
 		once, err := json.Marshal(r)
 		if err != nil {
@@ -688,6 +688,8 @@ func FuzzHostStatus(f *testing.F) {
 		`{"seen":"2026-01-01T00:00:00Z","task":{"number":3,"ended":"2026-01-01T00:00:00Z","answer":"{}"}}`,
 		`{"task":{"number":3,"ended":"2026-01-01T00:00:00Z","error":"a\u001b[2J\n",` +
 			`"answer":"{\"byHand\":\"do it =d.1.2\"}"}}`,
+		`{"task":{"number":3,"ended":"2026-01-01T00:00:00Z","answer":"{\"error\":\"x\",\"byHand\":\"see it\",` +
+			`\"found\":\"0123456789abcdef\"}"}}`,
 		`{"task":{"number":3,"ended":"2026-01-01T00:00:00Z","answer":"{\"error\":\"x\",\"pods\":{\"Pods\":[\"\\u001b\"]}}"}}`,
 		`{"task":{"number":3,"ended":"2026-01-01T00:00:00Z","answer":"{\"notes\":[\"a\\u001b[2J\",\"\"]}"}}`,
 		`{"task":{"number":4,"ended":"2026-01-01T00:00:00Z"},"problem":"\u001b]0;x\u0007"}`,
@@ -729,7 +731,11 @@ func FuzzHostStatus(f *testing.F) {
 			if _, err := p.heed(t.Context(), err); err != nil {
 				t.Fatal(err)
 			}
-			if word, err := Confirmable(p.object); err == nil && word != o.word() {
+			hand, found := (*transition.ByHandError)(nil), ""
+			if errors.As(err, &hand) && transition.IsFound(hand.Found) {
+				found = hand.Found
+			}
+			if word, err := Confirmable(p.object); err == nil && word != o.word(found) {
 				t.Errorf("%s has a person confirm %q", data, word)
 			}
 		}

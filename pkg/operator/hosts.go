@@ -537,8 +537,9 @@ func (o *open) at() *transition.Step {
 }
 
 // word is what the annotation that a step was done by hand says: which one, of which transition, in which direction.
-// Another transition to the same plan has other words: what was done for one of them says nothing of the next.
-func (o *open) word() string {
+// Another transition to the same plan has other words: what was done for one of them says nothing of the next. So has
+// what else checks find, as in transition.ByHandError.
+func (o *open) word(found string) string {
 	at := o.at()
 	if at == nil {
 		return ""
@@ -546,6 +547,9 @@ func (o *open) word() string {
 	word := fmt.Sprintf("%s.%d.%s", o.To, o.Since.Unix(), at.ID)
 	if o.Back {
 		word += ".back"
+	}
+	if found != "" {
+		word += "." + found
 	}
 	return word
 }

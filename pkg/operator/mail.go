@@ -37,8 +37,15 @@ const (
 type given struct {
 	number int64
 	at     time.Time
-	byHand bool // it was told that a person did what is left to a person
+	// hand is what it was told that a person did, and saw.
+	hand   agreed
 	answer remote.Answer
+}
+
+// agreed is what a person has done, and of what checks found: transition.ByHandError.
+type agreed struct {
+	byHand bool
+	found  string
 }
 
 // mailbox carries the steps of a transition to the agents of hosts, by their objects, and the answers back:
@@ -97,7 +104,7 @@ func (m *mailbox) remembered() *answersOf {
 		if a.given[host+"/"+t.Request].number >= t.Number {
 			continue
 		}
-		g := given{number: t.Number, byHand: t.ByHand}
+		g := given{number: t.Number, hand: agreed{t.ByHand, t.Found}}
 		if a.issued[host] == t.Number { // otherwise it is of an operator before, and how old, no clock says
 			g.at = m.Now()
 		}
@@ -172,11 +179,15 @@ func (m *mailbox) ask(ctx context.Context, host string, r *remote.Request,
 			return remote.Answer{}, err
 		}
 	}
+	var hand agreed
 	if ok {
-		g.answer.ByHand = byHandOf(r, g.answer.ByHand)
+		g.answer.ByHand, g.answer.Found = byHandOf(r, &g.answer)
+		if g.answer.ByHand != "" && m.word != "" && m.word == m.open.word(g.answer.Found) {
+			hand = agreed{true, g.answer.Found}
+		}
 		refused := g.answer.Err()
 		again := refused != nil && m.Now().Sub(g.at) > retryAfter && g.answer.ByHand == "" ||
-			g.answer.ByHand != "" && m.byHand() && !g.byHand ||
+			hand.byHand && hand != g.hand ||
 			refused == nil && counts != nil && !counts(g, known)
 		if !again {
 			if r.Perform != nil {
@@ -189,7 +200,7 @@ func (m *mailbox) ask(ctx context.Context, host string, r *remote.Request,
 		}
 		known.failed[host] = refused
 	}
-	if err := m.issue(ctx, h, request, data, digest); err != nil {
+	if err := m.issue(ctx, h, request, data, digest, hand); err != nil {
 		return remote.Answer{}, err
 	}
 	known.issued[host] = h.Spec.Task.Number
@@ -203,7 +214,7 @@ func shutOut(h *api.ControlPlaneHost) error {
 // issue writes a task for a host: its content first, so that an agent that finds the task finds what it is. That of the
 // task before stays until then: when the object cannot be written, the agent goes on with that one.
 func (m *mailbox) issue(ctx context.Context, h *api.ControlPlaneHost, request string, data []byte,
-	digest string) error {
+	digest string, hand agreed) error {
 	there := &api.ControlPlaneHost{} // not as a cache has it, which may not have seen the last task yet
 	if err := m.Reader.Get(ctx, client.ObjectKeyFromObject(h), there); err != nil {
 		return fmt.Errorf("host %s: %w", h.Name, err)
@@ -227,7 +238,7 @@ func (m *mailbox) issue(ctx context.Context, h *api.ControlPlaneHost, request st
 		number = s.Number + 1
 	}
 	there.Spec.Task = &api.HostTask{Number: number, Request: request, Digest: digest, Issued: m.now(),
-		WaitSeconds: int64(m.StepLimit.Seconds() / 3), ByHand: m.byHand()}
+		WaitSeconds: int64(m.StepLimit.Seconds() / 3), ByHand: hand.byHand, Found: hand.found}
 	if at := m.open.at(); at != nil {
 		there.Spec.Task.Title = at.Title
 	}
@@ -246,10 +257,11 @@ const mostNotes = 10
 const mostTasks = 1 << 53
 
 // byHandOf is what a person is asked to do, of what an agent says that is: by the request itself where that is to be
-// done by hand, and by the agent where it saw pods that a person has to judge. An agent has nothing else to ask for.
-func byHandOf(r *remote.Request, said string) string {
-	if said == "" {
-		return ""
+// done by hand, and by the agent where it saw pods or bindings that a person has to judge, with the name of what it
+// found. An agent has nothing else to ask for.
+func byHandOf(r *remote.Request, said *remote.Answer) (text, found string) {
+	if said.ByHand == "" {
+		return "", ""
 	}
 	checks := []transition.Check{}
 	if r.Check != nil {
@@ -259,19 +271,17 @@ func byHandOf(r *remote.Request, said string) string {
 		switch {
 		case a == nil:
 		case a.Kind == transition.ByHand:
-			return a.Text
+			return a.Text, ""
 		default:
 			checks = slices.Concat(checks, a.Before, a.After)
 		}
 	}
-	if slices.ContainsFunc(checks, func(c transition.Check) bool { return c.Objects != nil }) {
-		return said
+	if transition.IsFound(said.Found) &&
+		slices.ContainsFunc(checks, func(c transition.Check) bool { return c.Objects != nil || c.Roles != nil }) {
+		return said.ByHand, said.Found
 	}
-	return ""
+	return "", ""
 }
-
-// byHand reports whether a person has done what the step leaves to a person.
-func (m *mailbox) byHand() bool { return m.word != "" && m.word == m.open.word() }
 
 // Perform has the agent of a host do an action with its checks.
 func (m *mailbox) Perform(ctx context.Context, host string, a *transition.Action) error {

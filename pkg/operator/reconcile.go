@@ -28,7 +28,6 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
-	"github.com/kubefusion/fusionctl/pkg/transition/remote"
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
@@ -552,13 +551,13 @@ func (p *plane) heed(ctx context.Context, err error) (time.Duration, error) {
 		}
 	}
 	late := p.late()
-	hand, byHand := errors.AsType[*remote.ByHandError](err)
+	hand, byHand := errors.AsType[*transition.ByHandError](err)
 	switch {
 	case byHand:
 		p.phase(api.Waiting)
 		p.condition(api.ConditionProgressing, metav1.ConditionFalse, reasonByHand, fmt.Sprintf("%s; then kubectl "+
 			"annotate --overwrite %s %s %s=%s", cut(hand.Text, limitMessageBytes*3/4), api.Short, p.object.Name,
-			api.AnnotationDone, o.word()))
+			api.AnnotationDone, o.word(hand.Found)))
 		return p.Look * 5, nil
 	case errors.Is(err, errSilent): // nothing failed
 		if len(p.denied) > len(o.Lost) {

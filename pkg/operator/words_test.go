@@ -68,7 +68,7 @@ func TestWordsOfOneTransition(t *testing.T) {
 		{To: "d", Since: at, Transition: steps, Back: true, Journal: []transition.Record{{Step: "001",
 			Event: transition.Begun}}},
 	} {
-		word := o.word()
+		word := o.word("")
 		if digest, _, _ := strings.Cut(word, "."); digest != "d" || seen[word] {
 			t.Errorf("word %q, after %v", word, seen)
 		}
@@ -84,30 +84,41 @@ func TestHostsAskForNothingElse(t *testing.T) {
 	for name, test := range map[string]struct {
 		request *remote.Request
 		want    string
+		found   string
 	}{
-		"a file":  {action(transition.Action{Kind: transition.PutFile}), ""},
-		"a check": {&remote.Request{Check: &transition.Check{Kind: transition.Ready}}, ""},
-		"a look":  {&remote.Request{Look: &transition.Watch{}}, ""},
-		"by hand": {action(transition.Action{Kind: transition.ByHand, Text: "stop it"}), "stop it"},
+		"a file":  {request: action(transition.Action{Kind: transition.PutFile})},
+		"a check": {request: &remote.Request{Check: &transition.Check{Kind: transition.Ready}}},
+		"a look":  {request: &remote.Request{Look: &transition.Watch{}}},
+		"by hand": {action(transition.Action{Kind: transition.ByHand, Text: "stop it"}), "stop it", ""},
 		"pods": {action(transition.Action{Kind: transition.RunChecks, Before: []transition.Check{{
-			Kind: transition.Adopted, Objects: &transition.Objects{}}}}), lie},
+			Kind: transition.Adopted, Objects: &transition.Objects{}}}}), lie, transition.Found(lie)},
+		"bindings": {action(transition.Action{Kind: transition.RunChecks, Before: []transition.Check{{
+			Kind: transition.NoneWakes, Roles: &transition.Roles{}}}}), lie, transition.Found(lie)},
 	} {
-		if got := byHandOf(test.request, lie); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
+		got, found := byHandOf(test.request, &remote.Answer{ByHand: lie, Found: transition.Found(lie)})
+		if got != test.want || found != test.found {
+			t.Errorf("%s: %q, %q; want %q, %q", name, got, found, test.want, test.found)
 		}
-		if got := byHandOf(test.request, ""); got != "" {
-			t.Errorf("%s: %q of an agent that asks for nothing", name, got)
+		if got, found := byHandOf(test.request, &remote.Answer{}); got != "" || found != "" {
+			t.Errorf("%s: %q, %q of an agent that asks for nothing", name, got, found)
+		}
+		for _, found := range []string{"", "0123", "030\n"} { // names no list, so that no person can agree to one
+			got, _ := byHandOf(test.request, &remote.Answer{ByHand: lie, Found: found})
+			if test.found != "" && got != "" {
+				t.Errorf("%s: %q, found %q", name, got, found)
+			}
 		}
 	}
-	for _, text := range []string{lie, strings.Repeat("x", 2*limitMessageBytes)} {
+	for text, found := range map[string]string{lie: "", strings.Repeat("x", 2*limitMessageBytes): "0123456789abcdef"} {
 		p := &plane{Reconciler: &Reconciler{Now: time.Now, Look: time.Second}, object: &api.FusedControlPlane{},
 			record: &record{Open: &open{To: "d", Transition: transition.Transition{
 				Steps: []transition.Step{{ID: "001"}}}}}}
-		if _, err := p.heed(t.Context(), fmt.Errorf("host cp-1: %w", &remote.ByHandError{Text: text})); err != nil {
+		hand := &transition.ByHandError{Text: text, Found: found}
+		if _, err := p.heed(t.Context(), fmt.Errorf("host cp-1: %w", hand)); err != nil {
 			t.Fatal(err)
 		}
-		if word, err := Confirmable(p.object); err != nil || word != p.record.Open.word() {
-			t.Errorf("it confirms %q, %v; want %q: %v", word, err, p.record.Open.word(),
+		if word, err := Confirmable(p.object); err != nil || word != p.record.Open.word(found) {
+			t.Errorf("it confirms %q, %v; want %q: %v", word, err, p.record.Open.word(found),
 				meta.FindStatusCondition(p.object.Status.Conditions, api.ConditionProgressing))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -425,7 +426,7 @@ func (b *basis) apiServerProbe(c *Component) Probe {
 			probe.Port = n
 		}
 	}
-	if address, ok := c.Arg("bind-address"); ok && !isUnspecified(address) {
+	if address, ok := c.Arg("bind-address"); ok && isAddress(address) {
 		probe.Host = address
 	}
 	mode, _ := c.Arg("authorization-mode")
@@ -442,4 +443,10 @@ func (b *basis) apiServerProbe(c *Component) Probe {
 
 func isUnspecified(address string) bool {
 	return address == "" || address == "0.0.0.0" || address == "::"
+}
+
+// isAddress reports whether an argument is one address of a machine, at which a server serves. It goes into commands.
+func isAddress(text string) bool {
+	address, err := netip.ParseAddr(text)
+	return err == nil && !address.IsUnspecified() && address.Zone() == ""
 }

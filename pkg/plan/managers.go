@@ -148,7 +148,7 @@ func (b *basis) daemonProbe(c *Component, m kubever.Minor) Probe {
 	} else {
 		probe.Scheme, probe.Port = "HTTP", portArg(c, "port", m)
 	}
-	if address, ok := c.Arg(addressFlag); ok && !isUnspecified(address) {
+	if address, ok := c.Arg(addressFlag); ok && isAddress(address) {
 		probe.Host = address
 	}
 	if b.side(c.Side).Existing && probe.Scheme == "HTTPS" {

@@ -227,7 +227,7 @@ func (v *validation) checkSubject(line *checkedLine, rule Rule) {
 		v.add("FUS203", line.column("user"), rule.who(), "",
 			"the rule names neither a user nor a group, so it matches no request")
 		return
-	case len(rule.realParts()) == 0:
+	case rule.Resource == "" && rule.NonResourcePath == "":
 		v.add("FUS203", line.column("resource"), rule.who(), "",
 			"the rule names neither a resource nor a path, so it allows nothing")
 		return

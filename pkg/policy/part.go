@@ -91,14 +91,16 @@ func pathObject(path string) object {
 	return o
 }
 
-// realParts is parts without those that only a request without a resource, or with an empty path, can meet: the server
-// compares such a request, too, but no client can send it. What rules mean to people is computed from real parts alone.
+// realParts is parts without those that only a request without a resource, with an empty path or with a word that has a
+// slash can meet: the server compares such a request, too, but no client can send it. A slash ends a group, a namespace
+// or a resource in a path, and a subresource is compared with nothing. What rules mean to people is computed from real
+// parts alone.
 func (r Rule) realParts() []part {
 	return slices.DeleteFunc(r.parts(), func(p part) bool {
 		if p.isPath {
 			return p.path == "" && !p.pathIsPrefix
 		}
-		return p.resource == equals("")
+		return p.resource == equals("") || strings.Contains(p.apiGroup.word+p.resource.word+p.namespace.word, "/")
 	})
 }
 

@@ -113,6 +113,13 @@ func (t *translation) add(rule Rule, p part) {
 	case p.namespace.any:
 	case p.namespace.word != "":
 		key.namespace = p.namespace.word
+	case p.apiGroup == equals("") && p.resource == equals("namespaces"):
+		// To authorizers each namespace is in itself: no other request is in none.
+		verbs = slices.DeleteFunc([]string{"create", "deletecollection", "list", "watch"}, func(verb string) bool {
+			return !p.write && (verb == "create" || verb == "deletecollection")
+		})
+		t.role(key, rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{""}, Resources: []string{"namespaces"}})
+		return
 	case !t.inNoNamespace(p):
 		t.gap(rule, "the rule matches requests without a namespace; a ClusterRole would allow %s in every namespace",
 			p.resource)

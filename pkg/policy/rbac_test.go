@@ -21,6 +21,13 @@ func TestToRBAC(t *testing.T) {
 		{User: "alice", Group: "devs", Resource: "secrets", Namespace: "a", Line: 9},
 		{User: "alice", Resource: "secrets", Line: 10},
 		{Group: GroupMasters, Resource: "secrets", Namespace: "*", Line: 11},
+		// each namespace is in itself, to ABAC as well
+		{User: "carol", Resource: "namespaces", Line: 12},
+		{User: "dave", Resource: "namespaces", Readonly: true, Line: 13},
+		// no request has these words
+		{User: "erin", Resource: "pods/exec", Namespace: "*", Line: 14},
+		{User: "erin", Resource: "*/exec", Namespace: "*", Line: 15},
+		{User: "erin", Resource: "pods", Namespace: "a/b", Line: 16},
 	}
 	out := ToRBAC(rules, nil)
 	got := map[string]string{}
@@ -43,7 +50,16 @@ func TestToRBAC(t *testing.T) {
 	for _, b := range out.RoleBindings {
 		object("RoleBinding "+b.Namespace+" "+b.Name, []any{b.Subjects, b.RoleRef.Kind, b.RoleRef.Name})
 	}
+	binds := func(name string) string {
+		return "- - apiGroup: rbac.authorization.k8s.io\n    kind: User\n    name: " + name + "\n- ClusterRole\n- " +
+			"abac:user:" + name + "\n"
+	}
 	want := map[string]string{
+		"ClusterRole abac:user:carol": "- apiGroups:\n  - \"\"\n  resources:\n  - namespaces\n  verbs:\n  - create\n" +
+			"  - deletecollection\n  - list\n  - watch\n",
+		"ClusterRole abac:user:dave": "- apiGroups:\n  - \"\"\n  resources:\n  - namespaces\n  verbs:\n  - list\n" +
+			"  - watch\n",
+		"ClusterRoleBinding abac:user:carol": binds("carol"), "ClusterRoleBinding abac:user:dave": binds("dave"),
 		"ClusterRole abac:everybody": "- nonResourceURLs:\n  - /healthz\n  verbs:\n  - get\n " +
 			" - list\n  - watch\n",
 		"ClusterRole abac:user:alice": "- apiGroups:\n  - \"\"\n  resources:\n  - nodes\n  - " +

@@ -371,31 +371,47 @@ func TestObjectsThatAreGoneStopTheWayBack(t *testing.T) {
 	}
 }
 
-// TestAPersonMayKnowWhatBecameOfPods: nothing else that is asked about objects.
+// TestAPersonMayKnowWhatBecameOfPods: of those that were shown, and nothing else that is asked about objects.
 func TestAPersonMayKnowWhatBecameOfPods(t *testing.T) {
 	setups := journeys(t)["hand over"]
 	tr, err := New(setups[0], setups[1], Facts{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	undone, said := errors.New("to be done by hand"), ""
+	undone, said, found := errors.New("to be done by hand"), "", ""
 	for _, pods := range []bool{true, false} {
-		c := newCluster(t, setups[0])
+		c, pod := newCluster(t, setups[0]), "default/web-1"
+		said, found = "", ""
 		c.judged = func(kind string, _ *Objects) error {
 			switch {
 			case kind != string(Adopted):
 				return nil
 			case pods:
-				return &handover.PodsError{Pods: []string{"default/web-1: is gone"}}
+				return &handover.PodsError{Pods: []string{pod + ": is gone"}}
 			}
 			return errors.New("no controller has looked at it yet")
 		}
-		c.byHand = func(text string) error { said = text; return undone }
+		c.byHand = func(a *Action) error { said, found = a.Text, a.Found; return undone }
 		err := Apply(t.Context(), &tr, c, c, nil)
 		if err == nil || errors.Is(err, undone) != pods || strings.Contains(said, "web-1: is gone") != pods {
 			t.Errorf("pods %t: %v, said %q", pods, err, said)
 		}
-		c.byHand, said = nil, ""
+		agreed := found
+		if pods && !IsFound(agreed) {
+			t.Errorf("what was found is named %q", agreed)
+		}
+		said = ""
+		c.byHand = func(a *Action) error {
+			if said, found = a.Text, a.Found; found == agreed {
+				return nil
+			}
+			return undone
+		}
+		pod = "default/web-2"
+		if err := Apply(t.Context(), &tr, c, c, nil); errors.Is(err, undone) != pods {
+			t.Errorf("pods %t, of others than were shown: %v, said %q", pods, err, said)
+		}
+		pod, said = "default/web-1", ""
 		if err := Apply(t.Context(), &tr, c, c, nil); (err == nil) != pods {
 			t.Errorf("pods %t, done by hand: %v", pods, err)
 		}

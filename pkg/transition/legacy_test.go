@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
@@ -159,6 +160,13 @@ func TestKeysThatMoveAreReadThere(t *testing.T) {
 				}
 			}
 		}
+	}
+	fewer := *newer.Plan
+	fewer.Stores = slices.DeleteFunc(slices.Clone(fewer.Stores), func(s plan.Store) bool {
+		return s.Name == moving[0].From.Name
+	})
+	if moving := MovingOf(older, Setup{Plan: &fewer, Target: newer.Target}); moving != nil { // New refuses it
+		t.Errorf("keys move out of a store that is not there: %v", moving)
 	}
 	if MovingOf(newer, newer) != nil {
 		t.Error("keys move where nothing changes")

@@ -54,13 +54,17 @@ func MovingOf(from, to Setup) []Moving {
 	var list []Moving
 	for _, m := range Moves(from, to) {
 		was, is := from.Plan.Resource(m.Resource), to.Plan.Resource(m.Resource)
+		out, into := to.Plan.Store(m.From), to.Plan.Store(m.To)
+		if out == nil || into == nil { // refused
+			continue
+		}
 		if was.Pseudo || !liesIn(&was.Resource, m.From) || !liesIn(&is.Resource, m.To) {
 			continue
 		}
 		at := slices.IndexFunc(list, func(o Moving) bool { return o.From.Name == m.From && o.To.Name == m.To })
 		if at < 0 {
 			at = len(list)
-			list = append(list, Moving{Prefix: to.Plan.Prefix, From: *to.Plan.Store(m.From), To: *to.Plan.Store(m.To)})
+			list = append(list, Moving{Prefix: to.Plan.Prefix, From: *out, To: *into})
 		}
 		row := MovingRow{Key: m.Resource, Reads: readsIn(&is.Resource, m.To)}
 		if !slices.ContainsFunc(list[at].Resources, func(o MovingRow) bool { return o.Key == row.Key }) {

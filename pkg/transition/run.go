@@ -1,9 +1,11 @@
 package transition
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/witness"
@@ -242,17 +244,28 @@ func Perform(ctx context.Context, r Runner, host string, a *Action) error {
 	return checkAll(ctx, r, host, a.After)
 }
 
-// checkAll asks every check, so that one run names all that is missing.
+// checkAll asks every check, so that one run names all that is missing. What they leave to a person is asked at once:
+// one answer is about all of it.
 func checkAll(ctx context.Context, r Runner, host string, checks []Check) error {
 	var problems []error
+	var texts, found []string
 	for i := range checks {
 		err := r.Check(ctx, host, &checks[i])
 		if pods, is := errors.AsType[*handover.PodsError](err); is {
 			// what became of pods since, a person may know
-			err = r.Do(ctx, host, &Action{Kind: ByHand, Text: fmt.Sprintf("see what became of these pods, and that "+
-				"the controllers there did not replace them because of the hand-over:\n%v", pods)})
+			err = &ByHandError{Text: fmt.Sprintf("see what became of these pods, and that the controllers there did "+
+				"not replace them because of the hand-over:\n%v", pods)}
+		}
+		if hand, is := errors.AsType[*ByHandError](err); is {
+			texts = append(texts, hand.Text)
+			found = append(found, cmp.Or(hand.Found, Found(hand.Text)))
+			err = nil
 		}
 		problems = append(problems, err)
+	}
+	if len(texts) > 0 {
+		problems = append(problems, r.Do(ctx, host, &Action{Kind: ByHand, Text: strings.Join(texts, "\n"),
+			Found: Found(strings.Join(found, " "))}))
 	}
 	return errors.Join(problems...)
 }

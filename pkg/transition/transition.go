@@ -172,6 +172,7 @@ type Action struct {
 	Workload *Workload `json:"workload,omitempty"`
 	Member   *Member   `json:"member,omitempty"`  // of RestoreMember and PutBackMember
 	Text     string    `json:"text,omitempty"`    // what a person does
+	Found    string    `json:"-"`                 // of ByHand: what checks found, as in ByHandError
 	Objects  *Objects  `json:"objects,omitempty"` // of HandOver and HandBack
 	Roles    *Roles    `json:"roles,omitempty"`   // of CopyRoles and RemoveRoles
 	Rewrite  *Rewrite  `json:"rewrite,omitempty"` // of RewriteObjects

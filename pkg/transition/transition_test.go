@@ -163,7 +163,7 @@ type cluster struct {
 	kept   *handover.Known
 	asked  []*handover.Known // what was known when the record was asked for
 	judged func(kind string, o *Objects) error
-	byHand func(text string) error // nil: what a person does is done
+	byHand func(a *Action) error // nil: what a person does is done
 }
 
 var errKilled = errors.New("killed")
@@ -215,7 +215,7 @@ func (c *cluster) Do(_ context.Context, host string, a *Action) error {
 		}
 	}
 	if c.byHand != nil && a.Kind == ByHand {
-		if err := c.byHand(a.Text); err != nil {
+		if err := c.byHand(a); err != nil {
 			return err
 		}
 	}

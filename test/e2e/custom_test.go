@@ -106,7 +106,7 @@ func TestCustomResourcesGoOver(t *testing.T) {
 		must(t, err)
 	})
 	host := &local.Host{Snapshots: t.TempDir() + "/records", Wait: time.Minute,
-		ByHand: func(string) error { return nil }}
+		ByHand: func(string, string) error { return nil }}
 	// It turns round at every step, at some of which an API server is killed.
 	killed := map[string]*rig.APIServer{"hand customresourcedefinitions over to the modern side": p.Modern,
 		"hand what customresourcedefinitions define over to the modern side": p.Legacy}

@@ -52,13 +52,13 @@ func TestEtcdGoesUpAndBackByMinors(t *testing.T) {
 	// the last member is asked about, and nothing is undone once all of them have agreed
 	j := &memoryJournal{left: -1}
 	notYet := errors.New("by hand")
-	s.ByHand = func(string) error { return notYet }
+	s.ByHand = func(string, string) error { return notYet }
 	if err := transition.Apply(t.Context(), &up, s, j, nil); !errors.Is(err, notYet) {
 		t.Fatalf("apply from 3.4 to 3.5 = %v, want a question before the last member", err)
 	}
 	must(t, transition.Undo(t.Context(), &up, s, j, nil))
 	s.run("3.4.21", "3.4.21", "3.4.21")
-	s.ByHand = func(string) error { return nil }
+	s.ByHand = func(string, string) error { return nil }
 	must(t, transition.Apply(t.Context(), &up, s, j, nil))
 	s.run("3.5.35", "3.5.35", "3.5.35")
 	if err := transition.Undo(t.Context(), &up, s, j, nil); err == nil || !strings.Contains(err.Error(),

@@ -39,7 +39,7 @@ type unitHosts struct {
 
 func newUnitHosts(t *testing.T, r *rig.Rig) *unitHosts {
 	return &unitHosts{Host: &local.Host{Snapshots: filepath.Join(r.Dir(), "snapshots"), Wait: 2 * time.Minute,
-		ByHand: func(string) error { return nil }}, t: t, rig: r, root: filepath.Join(r.Dir(), "hosts"),
+		ByHand: func(string, string) error { return nil }}, t: t, rig: r, root: filepath.Join(r.Dir(), "hosts"),
 		addresses: map[string]string{}, running: map[string]*rig.Process{},
 		rewrite: func(_, word string) string { return word }}
 }

@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,9 +24,12 @@ type Tree struct {
 // ErrWhichHost says that the files of a directory may be those of several hosts.
 var ErrWhichHost = errors.New("of which host are these files?")
 
+// existing is where a directory of a host has what it has of a control plane already.
+const existing = "existing"
+
 // ByHost says which directory is whose: DIR/HOST where there is one of some host, as render writes them, and else DIR
 // itself. only is the host that is wanted, "" for all.
-// Errors: the directory is none; only is none of the hosts; ErrWhichHost.
+// Errors: the directory is none; that of a host is a link; only is none of the hosts; ErrWhichHost.
 func ByHost(directory string, hosts []string, only string) ([]Tree, error) {
 	info, err := os.Stat(directory)
 	if err != nil {
@@ -41,6 +45,14 @@ func ByHost(directory string, hosts []string, only string) ([]Tree, error) {
 		}
 		wanted = []string{only}
 	}
+	for _, host := range hosts {
+		for _, d := range []string{filepath.Join(directory, host), filepath.Join(directory, host, existing)} {
+			if info, err := os.Lstat(d); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+				return nil, fmt.Errorf("%s: is a link: want the directory itself; links in a copy of a host's files "+
+					"lead anywhere on this machine", d)
+			}
+		}
+	}
 	if !slices.ContainsFunc(hosts, func(h string) bool { return filetree.IsDir(filepath.Join(directory, h)) }) {
 		if len(wanted) > 1 {
 			return nil, fmt.Errorf("%s: %w the plan has %s", directory, ErrWhichHost, strings.Join(hosts, ", "))
@@ -50,7 +62,7 @@ func ByHost(directory string, hosts []string, only string) ([]Tree, error) {
 	var trees []Tree
 	for _, host := range wanted {
 		root := filepath.Join(directory, host)
-		trees = append(trees, Tree{host, slices.DeleteFunc([]string{root, filepath.Join(root, "existing")},
+		trees = append(trees, Tree{host, slices.DeleteFunc([]string{root, filepath.Join(root, existing)},
 			func(d string) bool { return !filetree.IsDir(d) })})
 	}
 	return trees, nil

@@ -43,6 +43,15 @@ func TestByHostTakesTheDirectoryOfEachHost(t *testing.T) {
 			t.Errorf("ByHost(%s): %v, want %s", directory, err, want)
 		}
 	}
+	if err := os.Symlink("/etc/kubernetes", filepath.Join(whole, "cp-2")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ByHost(whole, hosts, ""); err == nil || !strings.Contains(err.Error(), "cp-2: is a link") {
+		t.Errorf("a host whose directory leads elsewhere: %v", err)
+	}
+	if err := os.Remove(filepath.Join(whole, "cp-2")); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := ByHost(whole, hosts, "cp-4"); err == nil || !strings.Contains(err.Error(), "cp-1, cp-2, cp-3") {
 		t.Errorf("a host that the plan has not: %v, want those that it has", err)
 	}

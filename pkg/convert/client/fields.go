@@ -16,7 +16,8 @@ import (
 )
 
 // fieldFacts finds what a minor drops of an object although it serves the version: fields that the version got later.
-// The zero value is ready; it keeps what it looked up. Safe for concurrent use.
+// The zero value is ready; it keeps what it found: of fields that no minor has, clients name as many as they like. Safe
+// for concurrent use.
 type fieldFacts struct {
 	known sync.Map // fieldAt -> fieldFact
 }
@@ -126,7 +127,9 @@ func (f *fieldFacts) of(at fieldAt) fieldFact {
 		child: kubever.FieldType(at.typeName, at.field, at.minor)}
 	fact.native = len(fact.since) > 0
 	fact.known = fact.since.Has(at.minor)
-	f.known.Store(at, fact)
+	if fact.native {
+		f.known.Store(at, fact)
+	}
 	return fact
 }
 

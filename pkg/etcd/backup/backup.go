@@ -117,7 +117,7 @@ func Save(ctx context.Context, s Source, dir string, keep int, now time.Time) (b
 	if err := filetree.Sync(dir); err != nil {
 		return nil, nil, err
 	}
-	kept, err = prune(dir, keep, b.Name)
+	kept, err = prune(dir, keep, b)
 	return b, kept, err
 }
 
@@ -220,25 +220,60 @@ func List(dir string) ([]string, error) {
 }
 
 // prune removes the oldest backups. One that is removed halfway is none. Those of a time to come, of a clock that was
-// ahead, do not count, and stay: one that is made since would be older than they are, and go at once.
-func prune(dir string, keep int, newest string) (kept []string, err error) {
-	kept, err = List(dir)
+// ahead, do not count, and stay: one that is made since would be older than they are, and go at once. So do those of
+// which a store has lost much since, or of which that is not known: they may be all that is left of it.
+func prune(dir string, keep int, newest *Backup) (kept []string, err error) {
+	all, err := List(dir)
 	if err != nil {
 		return nil, err
 	}
-	keep += max(slices.Index(kept, newest), 0)
-	for len(kept) > keep {
-		oldest := kept[len(kept)-1]
-		partial := filepath.Join(dir, partialOf(oldest))
-		if err := os.Rename(filepath.Join(dir, oldest), partial); err != nil {
+	keep += max(slices.Index(all, newest.Name), 0)
+	kept = slices.Clone(all)
+	for _, name := range slices.Backward(all) {
+		if len(kept) <= keep {
+			break
+		}
+		if old, err := read(filepath.Join(dir, name)); err != nil || newest.lacks(old) {
+			keep++ // beside the others
+			continue
+		}
+		partial := filepath.Join(dir, partialOf(name))
+		if err := os.Rename(filepath.Join(dir, name), partial); err != nil {
 			return kept, err
 		}
-		kept = kept[:len(kept)-1]
+		kept = slices.DeleteFunc(kept, func(k string) bool { return k == name })
 		if err := os.RemoveAll(partial); err != nil {
 			return kept, err
 		}
 	}
 	return kept, nil
+}
+
+// read is the record of a backup.
+func read(directory string) (*Backup, error) {
+	const limitBytes = 1 << 20 // far above what a record of all stores has
+	name := filepath.Join(directory, recordFile)
+	text, err := filetree.ReadFile(name, limitBytes)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backup{}
+	if err := json.Unmarshal(text, b); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return b, nil
+}
+
+// lostMost is how many times as many keys a store had that has lost most of them.
+const lostMost = 10
+
+// lacks reports whether a store has lost what another backup has: it is at an older revision, or most of its keys are
+// gone. It was exchanged, or emptied.
+func (b *Backup) lacks(old *Backup) bool {
+	return slices.ContainsFunc(old.Stores, func(was Store) bool {
+		at := slices.IndexFunc(b.Stores, func(is Store) bool { return is.Name == was.Name })
+		return at >= 0 && (b.Stores[at].Revision < was.Revision || b.Stores[at].Keys < was.Keys/lostMost)
+	})
 }
 
 // Result is what fusionctl etcd backup prints, and what a pod tells by its end.

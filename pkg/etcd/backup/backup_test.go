@@ -108,6 +108,48 @@ func TestAClockThatWasAhead(t *testing.T) {
 	}
 }
 
+// TestBackupsOfWhatWasLostStay: those of a store that was emptied or exchanged take the place of none from before.
+func TestBackupsOfWhatWasLostStay(t *testing.T) {
+	write := func(dir, name, record string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name, recordFile), []byte(record), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const old, newest = `{"stores":[{"name":"core","revision":100,"keys":1000}]}`, "20260105T000000Z"
+	for name, test := range map[string]struct {
+		old    string
+		is     Store
+		stayed bool
+	}{
+		"goes on":             {old, Store{Name: "core", Revision: 200, Keys: 900}, false},
+		"exchanged":           {old, Store{Name: "core", Revision: 5, Keys: 1000}, true},
+		"emptied":             {old, Store{Name: "core", Revision: 200, Keys: 50}, true},
+		"a small one":         {strings.Replace(old, "1000", "9", 1), Store{Name: "core", Revision: 200}, false},
+		"another":             {old, Store{Name: "modern", Revision: 5}, false},
+		"a record of nothing": {"x", Store{Name: "core", Revision: 200, Keys: 900}, true},
+	} {
+		dir := t.TempDir()
+		names := []string{newest, "20260104T000000Z", "20260103T000000Z"}
+		for _, other := range names[1:] {
+			write(dir, other, test.old)
+		}
+		write(dir, newest, old)
+		kept, err := prune(dir, 1, &Backup{Name: newest, Stores: []Store{test.is}})
+		want := names[:1]
+		if test.stayed {
+			want = names
+		}
+		there, listing := List(dir)
+		if err := errors.Join(err, listing); err != nil || !slices.Equal(kept, want) || !slices.Equal(there, want) {
+			t.Errorf("%s: %q are kept, %q there, %v; want %q", name, kept, there, err, want)
+		}
+	}
+}
+
 // TestABackupThatCannotBeReadIsNone: a store that does not answer, and one in which a value is no object, leave the
 // backups that were there; what the check finds in one that can be read is counted.
 func TestABackupThatCannotBeReadIsNone(t *testing.T) {

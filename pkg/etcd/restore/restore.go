@@ -109,14 +109,21 @@ func (m *Member) stage(ctx context.Context) (err error) {
 	return private(m.staging())
 }
 
-// Verify reads a snapshot to its end, and compares it with the hash that it ends with, and with the record of its
-// backup. What etcd's own code would crash by is an error: the author of the contents is that of the hash, too.
+// Verify reads a snapshot to its end, and compares it with the hash that it ends with, without which etcd restores
+// none, and with the record of its backup. What etcd's own code would crash by is an error: the author of the contents
+// is that of the hash, too.
 func Verify(ctx context.Context, file string) error {
 	s, err := snapshot.Open(file)
 	if err != nil {
 		return err
 	}
-	err = s.Check(ctx)
+	if !s.HasHash() {
+		err = fmt.Errorf("%s: does not end with a hash: it is no snapshot but the file of a member, or was cut off; "+
+			"fusionctl etcd backup and etcdctl snapshot save make snapshots", file)
+	}
+	if err == nil {
+		err = s.Check(ctx)
+	}
 	if err == nil {
 		_, err = s.Walk(ctx, 1, func() func(etcd.Entry) error { return func(etcd.Entry) error { return nil } })
 	}

@@ -59,6 +59,9 @@ func (f *File) readTrailer() error {
 	return nil
 }
 
+// HasHash reports whether the file ends with a hash: that of a member has none.
+func (f *File) HasHash() bool { return f.trailer != nil }
+
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 

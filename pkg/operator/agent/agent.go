@@ -348,11 +348,11 @@ func (a *agent) do(ctx context.Context, t *api.HostTask) remote.Answer {
 	defer cancel()
 	here := &local.Host{Rehearsal: a.Rehearsal, Snapshots: a.Snapshots, Wait: wait,
 		Images: &registry.Client{Credentials: a.Credentials}}
-	here.ByHand = func(text string) error {
-		if t.ByHand {
+	here.ByHand = func(text, found string) error {
+		if t.ByHand && t.Found == found {
 			return nil
 		}
-		return &remote.ByHandError{Text: text}
+		return &transition.ByHandError{Text: text, Found: found}
 	}
 	answer := r.Answer(limited, here, a.Host)
 	if limited.Err() != nil && ctx.Err() == nil {

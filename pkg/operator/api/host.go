@@ -53,8 +53,9 @@ type HostTask struct {
 	Issued  metav1.Time `json:"issued,omitzero"`
 	// WaitSeconds is how long a component may take to start or to stop.
 	WaitSeconds int64 `json:"waitSeconds"`
-	// ByHand says that a person has done what this step leaves to a person.
-	ByHand bool `json:"byHand,omitempty"`
+	// ByHand says that a person has done what this step leaves to a person, and has seen what Found names.
+	ByHand bool   `json:"byHand,omitempty"`
+	Found  string `json:"found,omitempty"`
 }
 
 // HostUpkeep is what the host has while no transition goes on.

@@ -1,7 +1,9 @@
 package roles
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,18 +66,49 @@ var everyones = []string{"system:basic-user", "system:discovery", "system:public
 
 var everyone = []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "system:authenticated"}}
 
-// components are the users and groups of Kubernetes' own components, for which API servers create bindings: no client
-// gets a certificate of one. Others that begin with "system:" are everyone, or the accounts of a namespace. Source:
-// plugin/pkg/auth/authorizer/rbac/bootstrappolicy of every version from 1.6 on.
-var components = []string{"User system:kube-controller-manager", "User system:kube-scheduler", "User system:kube-proxy",
-	"Group system:masters", "Group system:monitoring"}
+// bound are the bindings that API servers create for Kubernetes' own components, to the role of their name, with their
+// subjects. Those of controllers are not among them: each is of the account of its name. Nor are those for everyone.
+// Source: plugin/pkg/auth/authorizer/rbac/bootstrappolicy of every version from 1.6 on.
+var bound = map[string][]string{
+	"clusterrolebindings/cluster-admin":                  {"Group system:masters"},
+	"clusterrolebindings/system:aws-cloud-provider":      {"ServiceAccount kube-system/aws-cloud-provider"},
+	"clusterrolebindings/system:kube-controller-manager": {"User system:kube-controller-manager"},
+	"clusterrolebindings/system:kube-dns":                {"ServiceAccount kube-system/kube-dns"},
+	"clusterrolebindings/system:kube-scheduler":          {"User system:kube-scheduler"},
+	"clusterrolebindings/system:monitoring":              {"Group system:monitoring"},
+	"clusterrolebindings/system:node":                    {},
+	"clusterrolebindings/system:node-proxier":            {"User system:kube-proxy"},
+	"clusterrolebindings/system:volume-scheduler":        {"User system:kube-scheduler"},
+	"rolebindings/kube-system/system::extension-apiserver-authentication-reader": {
+		"User system:kube-controller-manager", "User system:kube-scheduler"},
+	"rolebindings/kube-system/system::leader-locking-kube-controller-manager": {
+		"User system:kube-controller-manager", "ServiceAccount kube-system/kube-controller-manager"},
+	"rolebindings/kube-system/system::leader-locking-kube-scheduler": {
+		"User system:kube-scheduler", "ServiceAccount kube-system/kube-scheduler"},
+}
 
-// isDefault reports whether a binding is one that API servers create, of what is Kubernetes' own: a label alone is
-// written by any user.
+// roleNames are roles of another name than that of their binding in bound.
+var roleNames = map[string]string{
+	"system::extension-apiserver-authentication-reader": "extension-apiserver-authentication-reader",
+}
+
+// isDefault reports whether a binding is one that API servers create for Kubernetes' own components: its name, what it
+// binds and to whom. Its label alone is written by any user, and accounts of kube-system may be anyone's who may run
+// something there.
 func (o *Object) isDefault() bool {
-	return o.bootstraps() && slices.Contains([]string{"", "kube-system", "kube-public"}, o.Namespace) &&
-		!slices.ContainsFunc(o.Subjects, func(s rbacv1.Subject) bool {
-			return !slices.Contains(components, s.Kind+" "+s.Name) &&
-				(s.Kind != rbacv1.ServiceAccountKind || s.Namespace != "kube-system")
-		})
+	if !o.bootstraps() || o.RoleRef == nil || o.RoleRef.Name != cmp.Or(roleNames[o.Name], o.Name) {
+		return false
+	}
+	subjects, is := bound[o.Key()]
+	if controller, of := strings.CutPrefix(o.Name, "system:controller:"); of &&
+		slices.Contains([]string{"", metav1.NamespaceSystem, metav1.NamespacePublic}, o.Namespace) {
+		subjects, is = []string{"ServiceAccount kube-system/" + controller}, true
+	}
+	return is && !slices.ContainsFunc(o.Subjects, func(s rbacv1.Subject) bool {
+		name := s.Kind + " " + s.Name
+		if s.Kind == rbacv1.ServiceAccountKind {
+			name = s.Kind + " " + s.Namespace + "/" + s.Name
+		}
+		return !slices.Contains(subjects, name)
+	})
 }

@@ -27,9 +27,14 @@ func TestBindingsThatWakeAreNamed(t *testing.T) {
 		o.Labels = map[string]string{roles.Bootstrapping: "rbac-defaults"}
 		return o
 	}
+	account := func(namespace, name string) rbacv1.Subject {
+		return rbacv1.Subject{Kind: "ServiceAccount", Namespace: namespace, Name: name}
+	}
 	user := func(name string) rbacv1.Subject { return rbacv1.Subject{Kind: "User", Name: name} }
 	admin, reader := object("ClusterRole", "", "admin"), object("ClusterRole", "", "reader")
 	admin.Rules = []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}}
+	all := admin
+	all.Name = "cluster-admin"
 	reader.Rules = []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}
 	before := []roles.Object{reader, binding("RoleBinding", "dev", "alice-reads", "reader", user("alice"))}
 	copies, problems := roles.Copy(before, nil)
@@ -70,11 +75,23 @@ func TestBindingsThatWakeAreNamed(t *testing.T) {
 			"clusterrolebindings/b"},
 		"a label": {[]roles.Object{admin, labelled(binding("RoleBinding", "dev", "b", "admin",
 			user("system:x")))}, "rolebindings/dev/b"},
-		"a default": {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "cluster-admin", "admin",
+		"a default": {[]roles.Object{all, labelled(binding("ClusterRoleBinding", "", "cluster-admin", "cluster-admin",
 			rbacv1.Subject{Kind: "Group", Name: "system:masters"}))}, ""},
-		"not only one": {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "cluster-admin", "admin",
-			rbacv1.Subject{Kind: "Group", Name: "system:masters"}, user("mallory")))},
+		"not only one": {[]roles.Object{all, labelled(binding("ClusterRoleBinding", "", "cluster-admin",
+			"cluster-admin", rbacv1.Subject{Kind: "Group", Name: "system:masters"}, user("mallory")))},
 			"clusterrolebindings/cluster-admin"},
+		"a default of a controller": {[]roles.Object{labelled(binding("ClusterRoleBinding", "",
+			"system:controller:job-controller", "system:controller:job-controller",
+			account("kube-system", "job-controller")))}, ""},
+		"of another controller": {[]roles.Object{labelled(binding("ClusterRoleBinding", "",
+			"system:controller:job-controller", "system:controller:job-controller",
+			account("kube-system", "default")))}, "job-controller"},
+		"a label, of an account that pods have": {[]roles.Object{labelled(binding("ClusterRoleBinding", "", "x",
+			"cluster-admin", account("kube-system", "default")))}, "clusterrolebindings/x"},
+		"a label, of a component": {[]roles.Object{labelled(binding("ClusterRoleBinding", "", "x", "cluster-admin",
+			user("system:kube-proxy")))}, "clusterrolebindings/x"},
+		"the name of a default, of another role": {[]roles.Object{all, labelled(binding("ClusterRoleBinding", "",
+			"system:node-proxier", "cluster-admin", user("system:kube-proxy")))}, "system:node-proxier"},
 		"an old copy": {append([]roles.Object{reader}, changed), "User mallory get pods in dev"},
 		"a label, of everyone": {[]roles.Object{admin, labelled(binding("ClusterRoleBinding", "", "system:discovery",
 			"admin", rbacv1.Subject{Kind: "Group", Name: "system:authenticated"}))},

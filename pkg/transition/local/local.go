@@ -43,8 +43,9 @@ type Host struct {
 	Wait      time.Duration // how long a component may take to start or to stop
 	// Images reads programs of images; nil for a client without credentials.
 	Images *registry.Client
-	// ByHand returns nil once a person has done what the text says.
-	ByHand func(text string) error
+	// ByHand returns nil once a person has done what the text says, and has agreed to what checks found, as in
+	// transition.ByHandError.
+	ByHand func(text, found string) error
 
 	notes []string
 }
@@ -130,7 +131,7 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 	case transition.PutBackMember:
 		return stoppedMember(a.Member).PutBack()
 	case transition.ByHand:
-		return h.ByHand(a.Text)
+		return h.ByHand(a.Text, a.Found)
 	}
 	return fmt.Errorf("action %q: not known", a.Kind)
 }

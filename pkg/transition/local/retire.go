@@ -237,7 +237,7 @@ func clearEndpoints(ctx context.Context, m *transition.Masters) error {
 	if err != nil || m.Slices.Name == "" {
 		return err
 	}
-	return deleteWhere(ctx, m.Slices, slicesPrefix(m), leadsToMasters)
+	return deleteWhere(ctx, m.Slices, slicesPrefix(m)+kubernetesService, leadsToMasters)
 }
 
 func endpointsKey(m *transition.Masters) string {
@@ -245,7 +245,7 @@ func endpointsKey(m *transition.Masters) string {
 }
 
 func slicesPrefix(m *transition.Masters) string {
-	return m.Prefix + "/endpointslices/" + v1.NamespaceDefault + "/" + kubernetesService
+	return m.Prefix + "/endpointslices/" + v1.NamespaceDefault + "/"
 }
 
 func leadsToMasters(o *unstructured.Unstructured) bool {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -185,6 +186,11 @@ func TestTheServiceKubernetesLeadsToOthers(t *testing.T) {
 	modern.Put(t, map[string][]byte{of + "kubernetes": slice("kubernetes", "kubernetes", 7443)})
 	if err := mastersAre(t.Context(), m); err != nil {
 		t.Errorf("of the modern API servers: %v", err)
+	}
+	elsewhere := bytes.ReplaceAll(slice("aaa", "kubernetes", 7443), []byte("10.0.0.12"), []byte("10.9.9.9"))
+	modern.Put(t, map[string][]byte{of + "aaa": elsewhere}) // of a client: proxies go by the label
+	if err := mastersAre(t.Context(), m); err == nil || !strings.Contains(err.Error(), "10.9.9.9:7443") {
+		t.Errorf("beside a slice of another name: %v", err)
 	}
 	core.Put(t, map[string][]byte{at + "kubernetes": endpoints("kubernetes", "10.0.0.13", 7443)})
 	if err := mastersAre(t.Context(), m); err == nil {

@@ -182,9 +182,9 @@ func (s *roleStores) addPolicy(file string, refused *RolesError) error {
 	return s.addRules(file, text, refused)
 }
 
-// addRules adds roles that allow what lines of ABAC allow.
+// addRules adds roles that allow what lines of ABAC allow, whatever release reads them.
 func (s *roleStores) addRules(file string, text io.Reader, refused *RolesError) error {
-	rules, err := policy.Parse(file, text)
+	rules, err := policy.ParseOneMeaning(file, text)
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (h *Host) rolesEqual(ctx context.Context, r *transition.Roles) error {
 		if err := s.equal(ctx); err != nil || s.Rules == "" {
 			return err
 		}
-		return h.showWaking(s)
+		return s.waking()
 	})
 }
 
@@ -256,13 +256,14 @@ func (h *Host) noneWakes(ctx context.Context, r *transition.Roles) error {
 		if err := s.read(ctx); err != nil {
 			return err
 		}
-		return h.showWaking(s)
+		return s.waking()
 	})
 }
 
-func (h *Host) showWaking(s *roleStores) error {
+func (s *roleStores) waking() error {
 	var names []string
-	for _, w := range roles.WakingOf(s.legacy, s.modern) {
+	waking := roles.WakingOf(s.legacy, s.modern)
+	for _, w := range waking {
 		then := make([]string, len(w.Then))
 		for i, c := range w.Then {
 			then[i] = c.String()
@@ -274,7 +275,8 @@ func (h *Host) showWaking(s *roleStores) error {
 	}
 	const text = "once roles decide at the modern API server, these bindings come into force, which clients have " +
 		"created there and nothing consults now. See that each may stay, or delete it:"
-	return h.ByHand(text + "\n  " + strings.Join(names, "\n  "))
+	return &transition.ByHandError{Text: text + "\n  " + strings.Join(names, "\n  "),
+		Found: transition.Found(fmt.Sprint(waking))} // with all that each allows
 }
 
 func (s *roleStores) equal(ctx context.Context) error {

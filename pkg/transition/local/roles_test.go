@@ -221,19 +221,19 @@ func TestTheReportOfRoles(t *testing.T) {
 		t.Errorf("what comes into force with roles: %+v", report.Waking)
 	}
 	// before roles decide, a person sees it
-	said := ""
-	h.ByHand = func(text string) error {
-		said = text
-		return errors.New("a person looks")
-	}
-	if err := h.rolesEqual(t.Context(), r); err != nil || said != "" {
-		t.Errorf("while a policy decides: %v, %q", err, said)
+	if err := h.rolesEqual(t.Context(), r); err != nil {
+		t.Errorf("while a policy decides: %v", err)
 	}
 	decide := *r
 	decide.Rules = "\n"
-	if err := h.rolesEqual(t.Context(), &decide); err == nil || !strings.Contains(said, "rolebindings/demo/planted: "+
-		"User mallory") {
-		t.Errorf("before roles decide: %v, %q", err, said)
+	said := new(transition.ByHandError)
+	if err := h.rolesEqual(t.Context(), &decide); !errors.As(err, &said) ||
+		!strings.Contains(said.Text, "rolebindings/demo/planted: User mallory") || !transition.IsFound(said.Found) {
+		t.Errorf("before roles decide: %v, %+v", err, said)
+	}
+	agreed := said.Found
+	if err := h.rolesEqual(t.Context(), &decide); !errors.As(err, &said) || said.Found != agreed {
+		t.Errorf("the same once more: %v, %+v; want %s", err, said, agreed)
 	}
 	// and what was written since, in the moment before they do, whatever else was written
 	core.Put(t, map[string][]byte{"/registry/clusterroles/late": rbacObject("v1", "ClusterRole", "", "late",
@@ -241,11 +241,10 @@ func TestTheReportOfRoles(t *testing.T) {
 	modern.Put(t, map[string][]byte{"/registry/rolebindings/demo/late": rbacObject("v1", "RoleBinding", "demo", "late",
 		`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},`+
 			`"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"mallory"}]`)})
-	said = ""
 	late := &transition.Check{Kind: transition.NoneWakes, Roles: &decide}
-	if err := h.Check(t.Context(), "cp-1", late); err == nil ||
-		!strings.Contains(said, "rolebindings/demo/late: User mallory whatever clusterroles/cluster-admin") {
-		t.Errorf("in the moment before roles decide: %v, %q", err, said)
+	if err := h.Check(t.Context(), "cp-1", late); !errors.As(err, &said) || said.Found == agreed ||
+		!strings.Contains(said.Text, "rolebindings/demo/late: User mallory whatever clusterroles/cluster-admin") {
+		t.Errorf("in the moment before roles decide: %v, %+v", err, said)
 	}
 }
 

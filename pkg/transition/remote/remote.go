@@ -61,19 +61,15 @@ type Answer struct {
 	// Gone and Pods are the errors of those types, of which Error has the text.
 	Gone *handover.GoneError `json:"gone,omitempty"`
 	Pods *handover.PodsError `json:"pods,omitempty"`
-	// ByHand is what a person has to do first.
+	// ByHand is what a person has to do first, and Found what checks found, as in transition.ByHandError.
 	ByHand string `json:"byHand,omitempty"`
+	Found  string `json:"found,omitempty"`
 	// Notes are what was found that is in no one's way.
 	Notes []string `json:"notes,omitempty"`
 }
 
 // noter is a Runner that finds what is in no one's way: what it has found since it was asked last.
 type noter interface{ Notes() []string }
-
-// ByHandError is the error of a Runner without a person, where one has to do something.
-type ByHandError struct{ Text string }
-
-func (e *ByHandError) Error() string { return "is done by hand: " + e.Text }
 
 // Answer has a runner do what a request wants, on its host.
 func (r *Request) Answer(ctx context.Context, runner transition.Runner, host string) Answer {
@@ -110,8 +106,8 @@ func (a *Answer) fail(err error) {
 	a.Error = err.Error()
 	a.Gone, _ = errors.AsType[*handover.GoneError](err)
 	a.Pods, _ = errors.AsType[*handover.PodsError](err)
-	if hand, is := errors.AsType[*ByHandError](err); is {
-		a.ByHand = hand.Text
+	if hand, is := errors.AsType[*transition.ByHandError](err); is {
+		a.ByHand, a.Found = hand.Text, hand.Found
 	}
 }
 
@@ -366,7 +362,11 @@ func (a *Answer) Err() error {
 	e := &farError{text: block(a.Error)}
 	switch {
 	case a.ByHand != "":
-		e.cause = &ByHandError{Text: block(a.ByHand)}
+		hand := &transition.ByHandError{Text: block(a.ByHand)}
+		if transition.IsFound(a.Found) {
+			hand.Found = a.Found
+		}
+		e.cause = hand
 	case a.Gone != nil:
 		shown(a.Gone.Keys)
 		e.cause = a.Gone

@@ -323,7 +323,7 @@ func TestAnErrorOfAnotherMachineIsOneAndVisible(t *testing.T) {
 func TestWordsOfAnotherMachineAreNoLinesOfOurs(t *testing.T) {
 	a := Answer{Error: "no\r\nstep 012 is done\n\x1b[2Aok", ByHand: "wait\nand approve", Gone: nil}
 	err := a.Err()
-	hand := new(ByHandError)
+	hand := new(transition.ByHandError)
 	if !errors.As(err, &hand) {
 		t.Fatal(err)
 	}
