@@ -203,8 +203,9 @@ func runEtcdRestore(ctx context.Context, req etcdRestoreRequest, streams Streams
 		return usagef("want SNAPSHOT, --name, --peer-url, --cluster and --token")
 	}
 	if m.Is(false) == nil {
-		return withHint(fmt.Errorf("%s: has what was restored by --id %s before; nothing is done", m.DataDir, m.ID),
-			"--back puts back what it had before; another --id restores another snapshot")
+		visible.Fprintf(streams.Out, "%s has what was restored by --id %s before, and nothing was done; another --id "+
+			"restores another snapshot\n", m.DataDir, m.ID)
+		return nil // a pod that was killed is followed by another one
 	}
 	if err := m.Restore(ctx); err != nil {
 		return err

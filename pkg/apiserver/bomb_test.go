@@ -1,9 +1,11 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +50,46 @@ func TestDiscoveryOfBombs(t *testing.T) {
 			}
 			if len(got.Resources) < 50 || len(got.Resources) > 500 {
 				t.Errorf("%d resources, want those of %s", len(got.Resources), kubever.Minor(15))
+			}
+		})
+	}
+}
+
+// TestAggregatedDiscoveryOfBombs: a group that takes too much fails alone in the answer that has all groups, too.
+func TestAggregatedDiscoveryOfBombs(t *testing.T) {
+	type object = map[string]any
+	gv := schema.GroupVersion{Group: "example.test", Version: "v1"}
+	for name, resources := range map[string]string{
+		"that decode to gigabytes": many("{}", 10<<20),
+		"that are too many":        many(`{"resource":"x","responseKind":{"kind":"X"}}`, limitOfGroupVersion+1),
+	} {
+		t.Run("resources "+name, func(t *testing.T) {
+			f := &fakeServer{minor: 36, custom: []string{gv.Group}}
+			s := serveWith(t, Options{Attempts: 1}, func(w http.ResponseWriter, r *http.Request) {
+				aggregated := strings.Contains(r.Header.Get("Accept"), "as=APIGroupDiscoveryList")
+				switch {
+				case r.URL.Path == "/apis" && aggregated:
+					items := f.aggregated(false).(object)["items"].([]object)
+					at := slices.IndexFunc(items, func(item object) bool {
+						return item["metadata"].(object)["name"] == gv.Group
+					})
+					items[at]["versions"].([]object)[0]["resources"] = json.RawMessage(resources)
+					answer(w, object{"kind": "APIGroupDiscoveryList", "items": items})
+				case r.URL.Path == discovery.GroupVersionPage(gv).String():
+					fmt.Fprintf(w, `{"kind":"APIResourceList","groupVersion":%q,"resources":%s}`, gv, resources)
+				default:
+					f.ServeHTTP(w, r)
+				}
+			})
+			got, err := s.Discover(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !errors.Is(got.Failed[gv], discovery.ErrNotKubernetes) || len(got.Failed) != 1 {
+				t.Errorf("failed: %v, want %s alone", got.Failed, gv)
+			}
+			if len(got.Resources) < 50 || len(got.Resources) > 500 {
+				t.Errorf("%d resources, want those of %s", len(got.Resources), kubever.Minor(36))
 			}
 		})
 	}

@@ -134,12 +134,12 @@ type resourceDiscovery struct {
 
 // root asks for the groups below /api or /apis, and takes what the form of the answer has.
 func (d *discoverer) root(ctx context.Context, name string) error {
-	text, _, err := d.server.read(ctx, discovery.Page(name), acceptDiscovery, d.server.retry)
-	if err != nil {
-		return err
+	root, err := d.page(ctx, name, acceptDiscovery)
+	if _, large := errors.AsType[largeError](err); large {
+		// What one extension API server lists may make the answer of all too large: asked alone, it fails alone.
+		root, err = d.page(ctx, name, jsonForm)
 	}
-	var root discoveryRoot
-	if err := decode(text, &root); err != nil {
+	if err != nil {
 		return err
 	}
 	switch {
@@ -162,6 +162,15 @@ func (d *discoverer) root(ctx context.Context, name string) error {
 	return nil
 }
 
+func (d *discoverer) page(ctx context.Context, name string, accept []string) (root discoveryRoot, err error) {
+	text, _, err := d.server.read(ctx, discovery.Page(name), accept, d.server.retry)
+	if err != nil {
+		return root, err
+	}
+	err = decode(text, &root)
+	return root, err
+}
+
 // groups takes a list that names groups and versions alone.
 func (d *discoverer) groups(groups []metav1.APIGroup) {
 	for _, group := range groups {
@@ -176,9 +185,11 @@ func (d *discoverer) groups(groups []metav1.APIGroup) {
 	}
 }
 
-// aggregated takes a list that has the resources, too; the preferred version comes first.
+// aggregated takes a list that has the resources, too; the preferred version comes first. A group of too many fails
+// alone.
 func (d *discoverer) aggregated(groups []groupDiscovery) {
 	for _, group := range groups {
+		listed := 0
 		for i, version := range group.Versions {
 			if i == 0 {
 				d.announce(group.Metadata.Name, version.Version, len(group.Versions))
@@ -192,6 +203,10 @@ func (d *discoverer) aggregated(groups []groupDiscovery) {
 			}
 			if len(version.Resources) == 0 {
 				d.asked = append(d.asked, gv) // whether it has none, or is not listed yet, its own page says
+				continue
+			}
+			if listed += len(version.Resources); listed > limitOfGroupVersion {
+				d.result.Failed[gv] = wrong("%s lists more than %d resources", gv, limitOfGroupVersion)
 				continue
 			}
 			for _, r := range version.Resources {

@@ -280,12 +280,17 @@ func (b *pacedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
+// largeError says that an answer is larger than any of a server in good order.
+type largeError string
+
+func (e largeError) Error() string { return string(e) }
+
 // readAll reads a body to its end.
 // Errors: one that is larger than the limit.
 func readAll(body io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(body, limitAnswerBytes+1))
 	if err == nil && len(text) > limitAnswerBytes {
-		err = wrong("the answer is larger than %d MiB", limitAnswerBytes>>20)
+		err = wrong("%w", largeError(fmt.Sprintf("the answer is larger than %d MiB", limitAnswerBytes>>20)))
 	}
 	return text, err
 }
@@ -300,8 +305,8 @@ func affordable(text []byte) error {
 	if len(text) <= alwaysBytes || webserver.DecodedBytes(text) <= limitDecodedBytes {
 		return nil
 	}
-	return wrong("the answer %q has so many values that it takes more than %d MiB decoded", excerpt(text),
-		limitDecodedBytes>>20)
+	return wrong("%w", largeError(fmt.Sprintf("the answer %q has so many values that it takes more than %d MiB decoded",
+		excerpt(text), limitDecodedBytes>>20)))
 }
 
 // decode reads JSON with regard to the case of names, as servers do.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -564,6 +565,13 @@ func (g *Gateway) optionsAsJSON(r *http.Request, body []byte, memory *webserver.
 	case err != nil:
 		return nil, badRequest("content type: %v", err)
 	case kind == runtime.ContentTypeProtobuf:
+		// The same message everywhere, whatever group and version a client writes there.
+		var message runtime.Unknown
+		var options metav1.DeleteOptions
+		if text, is := bytes.CutPrefix(body, []byte("k8s\x00")); is && message.Unmarshal(text) == nil &&
+			message.Kind == "DeleteOptions" && options.Unmarshal(message.Raw) == nil {
+			return json.Marshal(options)
+		}
 		return g.protobufToJSON(r.Context(), body, memory, c.own.workers)
 	case kind == "application/yaml":
 		body, _, err = yamlToJSON(r.Context(), body, memory, c.own.workers)

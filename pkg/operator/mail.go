@@ -198,7 +198,9 @@ func (m *mailbox) ask(ctx context.Context, host string, r *remote.Request,
 			}
 			return g.answer, refused
 		}
-		known.failed[host] = refused
+		if !hand.byHand { // what a person has done since is no reason any more
+			known.failed[host] = refused
+		}
 	}
 	if err := m.issue(ctx, h, request, data, digest, hand); err != nil {
 		return remote.Answer{}, err
@@ -247,6 +249,10 @@ func (m *mailbox) issue(ctx context.Context, h *api.ControlPlaneHost, request st
 		return fmt.Errorf("host %s: %w", h.Name, err)
 	}
 	*h = *there
+	if there.Spec.Task.Found != hand.found {
+		return fmt.Errorf("host %s: the definition of ControlPlaneHost is that of a release before, and does not keep "+
+			"what a person agreed to: apply the one of this release: %w", h.Name, errWaiting)
+	}
 	return nil
 }
 
@@ -276,11 +282,13 @@ func byHandOf(r *remote.Request, said *remote.Answer) (text, found string) {
 			checks = slices.Concat(checks, a.Before, a.After)
 		}
 	}
-	if transition.IsFound(said.Found) &&
-		slices.ContainsFunc(checks, func(c transition.Check) bool { return c.Objects != nil || c.Roles != nil }) {
-		return said.ByHand, said.Found
+	if !slices.ContainsFunc(checks, func(c transition.Check) bool { return c.Objects != nil || c.Roles != nil }) {
+		return "", ""
 	}
-	return "", ""
+	if found = said.Found; !transition.IsFound(found) { // an agent of a release before names nothing
+		found = transition.Found(said.ByHand)
+	}
+	return said.ByHand, found
 }
 
 // Perform has the agent of a host do an action with its checks.

@@ -102,10 +102,10 @@ func TestHostsAskForNothingElse(t *testing.T) {
 		if got, found := byHandOf(test.request, &remote.Answer{}); got != "" || found != "" {
 			t.Errorf("%s: %q, %q of an agent that asks for nothing", name, got, found)
 		}
-		for _, found := range []string{"", "0123", "030\n"} { // names no list, so that no person can agree to one
-			got, _ := byHandOf(test.request, &remote.Answer{ByHand: lie, Found: found})
-			if test.found != "" && got != "" {
-				t.Errorf("%s: %q, found %q", name, got, found)
+		for _, no := range []string{"", "0123", "030\n"} { // names no list
+			if got, found := byHandOf(test.request, &remote.Answer{ByHand: lie, Found: no}); got != test.want ||
+				found != test.found {
+				t.Errorf("%s, found %q: %q, %q", name, no, got, found)
 			}
 		}
 	}

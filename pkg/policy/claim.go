@@ -164,6 +164,10 @@ func (r *Region) setNamespace(namespace string, groups []string, catalog *Catalo
 // setWhat reads the object of a claim, and returns the API groups in which it is.
 func (r *Region) setWhat(want Want, what string, catalog *Catalog) ([]string, error) {
 	if strings.HasPrefix(what, "/") {
+		if isOfResources(what) {
+			return nil, fmt.Errorf("path %q: servers take it for a request of a resource, of which rules for paths "+
+				"decide nothing: name the resource", what)
+		}
 		r.Resource, r.Namespace, r.Path = "", "", what
 		return []string{""}, nil
 	}
@@ -176,6 +180,12 @@ func (r *Region) setWhat(want Want, what string, catalog *Catalog) ([]string, er
 		r.Verbs = AllVerbs
 	}
 	return groups, nil
+}
+
+// isOfResources reports whether a server takes a path for that of a resource. Source: k8s.io/apiserver RequestInfo.
+func isOfResources(path string) bool {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	return parts[0] == "api" && len(parts) >= 3 || parts[0] == "apis" && len(parts) >= 4
 }
 
 func parseSubject(kind, name string) (Subject, error) {

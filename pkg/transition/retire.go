@@ -447,7 +447,8 @@ func (b *builder) servesAlone() {
 	p, host := b.to.Plan, b.to.Plan.Hosts[0].Name
 	b.add(Step{Phase: Modern, Host: host, Title: "the service kubernetes leads to the modern API server",
 		Do: &Action{Kind: RunChecks, Before: []Check{{Kind: MastersAre, Masters: masters(p),
-			Hint: "the log of the modern API server says what it does with them"}}}})
+			Hint: "the log of the modern API server says what it does with them; a slice of another name is of " +
+				"a client: delete it"}}}})
 	if r := b.ranges(); r != nil {
 		add, remove := &Action{Kind: AddRanges, Ranges: r}, &Action{Kind: RemoveRanges, Ranges: r}
 		b.add(Step{Phase: Modern, Host: host, Title: add.changes(), Do: add, Undo: remove})

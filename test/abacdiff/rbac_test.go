@@ -3,15 +3,19 @@ package abacdiff
 import (
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/kubernetes/pkg/registry/rbac/validation"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac"
+	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 
 	"github.com/kubefusion/fusionctl/pkg/policy"
+	"github.com/kubefusion/fusionctl/pkg/policy/roles"
 )
 
 func pointers[T any](values []T) []*T {
@@ -40,7 +44,7 @@ func (c chance) rbacRule() policy.Rule {
 	}
 	if c.IntN(4) > 0 {
 		r.APIGroup, r.Namespace = c.pick("", "apps", "*"), c.pick("", "a", "b", "*")
-		r.Resource = c.pick("pods", "nodes", "deployments", "*")
+		r.Resource = c.pick("pods", "nodes", "deployments", "namespaces", "pods/exec", "*/exec", "*")
 	}
 	return r
 }
@@ -56,18 +60,24 @@ func (c chance) rbacRequest() *authorizer.AttributesRecord {
 		}
 	}
 	a := &authorizer.AttributesRecord{User: info,
-		Verb: c.pick("get", "list", "watch", "create", "update", "delete", "impersonate")}
+		Verb: c.pick("get", "list", "watch", "create", "update", "delete", "deletecollection", "impersonate")}
 	if a.ResourceRequest = c.IntN(3) > 0; !a.ResourceRequest {
 		a.Path = c.pick("/metrics", "/api", "/apis/apps", "/")
 		return a
 	}
 	what := [][3]string{{"", "pods", "log"}, {"", "pods", "exec"}, {"", "nodes", "proxy"},
-		{"apps", "deployments", "scale"}, {"", "users", ""}}[c.IntN(5)]
+		{"apps", "deployments", "scale"}, {"", "users", ""}, {"", "namespaces", "finalize"}}[c.IntN(6)]
 	a.APIGroup, a.Resource = what[0], what[1]
 	if c.IntN(2) == 0 {
 		a.Subresource = what[2]
 	}
-	if a.Resource != "nodes" && a.Resource != "users" {
+	switch {
+	case a.Resource == "namespaces" && slices.Contains([]string{"list", "watch", "create", "deletecollection"}, a.Verb):
+		a.Subresource = "" // of all of them
+	case a.Resource == "namespaces": // each is in itself, as RequestInfo has it
+		a.Namespace = c.pick("a", "b", "c")
+		a.Name = a.Namespace
+	case a.Resource != "nodes" && a.Resource != "users":
 		a.Namespace = c.pick("", "a", "b", "c")
 	}
 	return a
@@ -126,6 +136,49 @@ func TestTranslationAgreesWithTheServersRBAC(t *testing.T) {
 	t.Logf("%d requests, %d allowed by ABAC, %d of those in a gap", compared, allowed, explained)
 	if allowed < compared/20 || explained == 0 {
 		t.Error("the requests are too much alike to show anything")
+	}
+}
+
+// TestDefaultBindingsDoNotWake: what the API server binds by itself for its components is not named, and all that
+// it binds for everyone is, and for an addon.
+func TestDefaultBindingsDoNotWake(t *testing.T) {
+	kind := func(name string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: name}
+	}
+	var there []roles.Object
+	for _, r := range slices.Concat(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles()) {
+		there = append(there, roles.Object{TypeMeta: kind("ClusterRole"), ObjectMeta: r.ObjectMeta, Rules: r.Rules,
+			AggregationRule: r.AggregationRule})
+	}
+	for _, list := range bootstrappolicy.NamespaceRoles() {
+		for _, r := range list {
+			there = append(there, roles.Object{TypeMeta: kind("Role"), ObjectMeta: r.ObjectMeta, Rules: r.Rules})
+		}
+	}
+	bindings := len(there)
+	for _, b := range slices.Concat(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings()) {
+		there = append(there, roles.Object{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: b.ObjectMeta,
+			Subjects: b.Subjects, RoleRef: &b.RoleRef})
+	}
+	for _, list := range bootstrappolicy.NamespaceRoleBindings() {
+		for _, b := range list {
+			there = append(there, roles.Object{TypeMeta: kind("RoleBinding"), ObjectMeta: b.ObjectMeta,
+				Subjects: b.Subjects, RoleRef: &b.RoleRef})
+		}
+	}
+	if bindings = len(there) - bindings; bindings < 40 {
+		t.Fatalf("%d bindings are too few", bindings)
+	}
+	var keys, want []string
+	for _, w := range roles.WakingOf(nil, there) {
+		keys = append(keys, w.Key)
+	}
+	for _, name := range []string{"basic-user", "discovery", "kube-dns", "public-info-viewer",
+		"service-account-issuer-discovery"} {
+		want = append(want, "clusterrolebindings/system:"+name)
+	}
+	if slices.Sort(keys); !slices.Equal(keys, want) {
+		t.Errorf("these wake: %q, want %q", keys, want)
 	}
 }
 

@@ -102,7 +102,7 @@ func (c *Check) Files(ctx context.Context, files iter.Seq2[File, error]) (proble
 			case p.begins:
 				return judged{}
 			default:
-				return c.part(ctx, p.file, p.part, p.err)
+				return c.part(ctx, p.file, p.part, p.err, false)
 			}
 		},
 		func(j judged) error {
@@ -216,7 +216,7 @@ func (c *Check) hand(j judged) error {
 }
 
 // part judges the objects of a part of a text. It changes nothing of the check.
-func (c *Check) part(ctx context.Context, name string, part manifest.Part, err error) (j judged) {
+func (c *Check) part(ctx context.Context, name string, part manifest.Part, err error, within bool) (j judged) {
 	switch {
 	case ctx.Err() != nil:
 		j.err = ctx.Err()
@@ -245,7 +245,7 @@ func (c *Check) part(ctx context.Context, name string, part manifest.Part, err e
 	}
 	objects, others := flatten(&source.Unstructured)
 	for _, object := range objects {
-		j.add(c.object(ctx, fmt.Sprintf("%s:%d", name, part.Line), object))
+		j.add(c.object(ctx, fmt.Sprintf("%s:%d", name, part.Line), object, within))
 	}
 	if others > 0 {
 		j.problems = append(j.problems, placed(name, syntaxError(part, "%d items of the list are no objects", others)))
@@ -296,12 +296,14 @@ func flatten(u *unstructured.Unstructured) (objects []*unstructured.Unstructured
 func (c *Check) Object(
 	ctx context.Context, place string, object *unstructured.Unstructured,
 ) (problems []error, err error) {
-	j := c.object(ctx, place, object)
+	j := c.object(ctx, place, object, false)
 	return j.problems, c.hand(j)
 }
 
-func (c *Check) object(ctx context.Context, place string, object *unstructured.Unstructured) (j judged) {
-	if c.Helm {
+// object judges an object; within a release that is an object like others: a record of releases in a release could be
+// unpacked to any size.
+func (c *Check) object(ctx context.Context, place string, object *unstructured.Unstructured, within bool) (j judged) {
+	if c.Helm && !within {
 		release, ok, err := manifest.HelmRelease(object.Object)
 		switch {
 		case err != nil:
@@ -313,7 +315,7 @@ func (c *Check) object(ctx context.Context, place string, object *unstructured.U
 		case ok:
 			name := fmt.Sprintf("release %s/%s v%d", release.Namespace, release.Name, release.Revision)
 			for part, err := range manifest.Parts(bytes.NewReader([]byte(release.Manifest))) {
-				j.add(c.part(ctx, name, part, err))
+				j.add(c.part(ctx, name, part, err, true))
 			}
 			return j
 		}

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,11 +40,14 @@ func (c *Check) Cluster(ctx context.Context, cluster Cluster) (problems []error,
 			if err != nil {
 				return nil, err
 			}
-			if uid := string(object.GetUID()); uid != "" && seen[uid] {
-				continue // listed under another version of its group, or another group
-			} else if uid != "" {
-				seen[uid] = true
+			// Listed under another version of its group, or another group, it is the same. A UID alone says less: an
+			// extension API server may give its objects those of others.
+			this := fmt.Sprintf("%s %s %s/%s", object.GetUID(), object.GetKind(), object.GetNamespace(),
+				object.GetName())
+			if object.GetUID() != "" && seen[this] {
+				continue
 			}
+			seen[this] = true
 			if err := c.Written(object); err != nil {
 				return nil, err
 			}

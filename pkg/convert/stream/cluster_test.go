@@ -1,10 +1,15 @@
 package stream
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -148,5 +153,39 @@ func TestClusterReadsReleases(t *testing.T) {
 	problems, err := check.Cluster(t.Context(), cluster)
 	if want := []string{"ConfigMap: v1 settings ok"}; err != nil || len(problems) != 2 || !slices.Equal(*rows, want) {
 		t.Errorf("judged %q, problems %v, %v; want %q and a problem of each record", *rows, problems, err, want)
+	}
+}
+
+// A record of releases within a release is an object like others: one that is unpacked could have more of them in it.
+func TestReleasesWithinReleasesAreNotUnpacked(t *testing.T) {
+	record := func(name, manifest string) *unstructured.Unstructured {
+		t.Helper()
+		release, err := json.Marshal(map[string]any{"name": name, "version": 1, "namespace": "shop",
+			"info": map[string]any{"status": "deployed"}, "manifest": manifest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write(release); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"name": name, "namespace": "shop", "labels": map[string]any{"owner": "helm"}},
+			"data":     map[string]any{"release": base64.StdEncoding.EncodeToString(packed.Bytes())}}}
+	}
+	inner, err := json.Marshal(record("inner", "apiVersion: v1\nkind: Secret\nmetadata: {name: innermost}\n").Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check, rows := clusterCheck(t)
+	check.Helm = true
+	problems, err := check.Object(t.Context(), "ConfigMap", record("outer", string(inner)))
+	if err != nil || len(problems) > 0 || len(*rows) != 1 || !strings.Contains((*rows)[0], "inner") ||
+		strings.Contains((*rows)[0], "innermost") {
+		t.Errorf("judged %q, problems %v, %v; want the record within alone", *rows, problems, err)
 	}
 }

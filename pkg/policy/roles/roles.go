@@ -140,14 +140,20 @@ func (o *Object) copied() Object {
 	c.Annotations[Copied] = o.digest()
 	delete(c.Annotations, "kubectl.kubernetes.io/last-applied-configuration") // apply would take the annotation out
 	sum := sha256.Sum256([]byte(o.Key() + "\x00" + string(o.UID)))
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // UUID version 8: of one's own making
+	sum[6], sum[8] = sum[6]&0x0f|uidVersion<<4, sum[8]&0x3f|0x80
 	c.UID = types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
 	return c
 }
 
+// uidVersion is that of the UIDs of copies: of one's own making. API servers give every object that a client creates a
+// UID of version 4, whatever its annotations say: the copy of a copy by kubectl has them, too.
+const uidVersion = 8
+
 // isCopy reports whether an object is a copy, and whether it is as it was copied.
 func (o *Object) isCopy() (copied, unchanged bool) {
 	digest, copied := o.Annotations[Copied]
+	const at = len("01234567-0123-")
+	copied = copied && len(o.UID) > at && o.UID[at] == '0'+uidVersion
 	return copied, copied && digest == o.digest()
 }
 

@@ -2,6 +2,7 @@ package roles_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,7 +34,8 @@ func TestBindingsThatWakeAreNamed(t *testing.T) {
 	user := func(name string) rbacv1.Subject { return rbacv1.Subject{Kind: "User", Name: name} }
 	admin, reader := object("ClusterRole", "", "admin"), object("ClusterRole", "", "reader")
 	admin.Rules = []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}}
-	all := admin
+	all, dns := admin, admin
+	dns.Name = "system:kube-dns"
 	all.Name = "cluster-admin"
 	reader.Rules = []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}
 	before := []roles.Object{reader, binding("RoleBinding", "dev", "alice-reads", "reader", user("alice"))}
@@ -57,6 +59,16 @@ func TestBindingsThatWakeAreNamed(t *testing.T) {
 	aggregates, problems := roles.Copy(aggregating, nil)
 	if len(problems) > 0 {
 		t.Fatal(problems)
+	}
+	// what has the annotation of a copy is none: API servers give it a UID of theirs, and its original is not there
+	forged, problems := roles.Copy([]roles.Object{everyones, binding("ClusterRoleBinding", "", "b", "cluster-admin",
+		user("mallory"))}, nil)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	asCreated := slices.Clone(forged.Apply(nil))
+	for i := range asCreated {
+		asCreated[i].UID = "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
 	}
 	for name, test := range map[string]struct {
 		there []roles.Object
@@ -83,6 +95,10 @@ func TestBindingsThatWakeAreNamed(t *testing.T) {
 		"a default of a controller": {[]roles.Object{labelled(binding("ClusterRoleBinding", "",
 			"system:controller:job-controller", "system:controller:job-controller",
 			account("kube-system", "job-controller")))}, ""},
+		"of no controller": {[]roles.Object{labelled(binding("ClusterRoleBinding", "", "system:controller:default",
+			"system:controller:default", account("kube-system", "default")))}, "system:controller:default"},
+		"of an addon that has more": {[]roles.Object{dns, labelled(binding("ClusterRoleBinding", "", "system:kube-dns",
+			"system:kube-dns", account("kube-system", "kube-dns")))}, "system:kube-dns"},
 		"of another controller": {[]roles.Object{labelled(binding("ClusterRoleBinding", "",
 			"system:controller:job-controller", "system:controller:job-controller",
 			account("kube-system", "default")))}, "job-controller"},
@@ -101,6 +117,9 @@ func TestBindingsThatWakeAreNamed(t *testing.T) {
 			"Group system:serviceaccounts:dev * *.*"},
 		"a label, of an account": {[]roles.Object{admin, labelled(binding("RoleBinding", "kube-system", "system:x",
 			"admin", user("system:serviceaccount:dev:default")))}, "rolebindings/kube-system/system:x"},
+		"a forged copy of a role that is everyone's": {asCreated[:1], "clusterroles/system:discovery"},
+		"a forged copy of a binding":                 {asCreated[1:], "User mallory whatever"},
+		"a copy of nothing, that was changed":        {forged.Apply(nil)[1:], "User mallory whatever"},
 		"a role that is everyone's": {[]roles.Object{everyones}, "clusterroles/system:discovery [Group " +
 			"system:authenticated * *.*]"},
 		"a copy that binds more": {[]roles.Object{labelled(more), copies.Apply(nil)[1]}, "User alice * *.* in dev"},

@@ -311,14 +311,16 @@ func mastersAre(ctx context.Context, m *transition.Masters) error {
 		return err
 	}
 	found = nil
+	var names []string // a client may have written one of another name
 	err = storedObjects(ctx, m.Slices, slicesPrefix(m), func(_ etcd.Entry, o *unstructured.Unstructured) error {
 		if leadsToMasters(o) {
+			names = append(names, storage.Printable(o.GetName()))
 			found = append(found, addressesOf(o.Object, o.Object["endpoints"], "addresses")...)
 		}
 		return nil
 	})
 	if err == nil {
-		err = compare("endpoint slices", found)
+		err = compare(strings.TrimSpace("endpoint slices "+prose.First(names, mostListed)), found)
 	}
 	return err
 }

@@ -260,6 +260,9 @@ func (h *Host) noneWakes(ctx context.Context, r *transition.Roles) error {
 	})
 }
 
+// mostWaking bounds what a person is shown; the name of what was found is of all.
+const mostWaking = 100
+
 func (s *roleStores) waking() error {
 	var names []string
 	waking := roles.WakingOf(s.legacy, s.modern)
@@ -275,6 +278,9 @@ func (s *roleStores) waking() error {
 	}
 	const text = "once roles decide at the modern API server, these bindings come into force, which clients have " +
 		"created there and nothing consults now. See that each may stay, or delete it:"
+	if more := len(names) - mostWaking; more > 0 {
+		names = append(names[:mostWaking], fmt.Sprintf("and %d more", more))
+	}
 	return &transition.ByHandError{Text: text + "\n  " + strings.Join(names, "\n  "),
 		Found: transition.Found(fmt.Sprint(waking))} // with all that each allows
 }
