@@ -202,13 +202,14 @@ func runEtcdRestore(ctx context.Context, req etcdRestoreRequest, streams Streams
 	case m.Snapshot == "" || m.Name == "" || m.PeerURL == "" || m.Cluster == "" || m.Token == "":
 		return usagef("want SNAPSHOT, --name, --peer-url, --cluster and --token")
 	}
-	if m.Is(false) == nil {
-		visible.Fprintf(streams.Out, "%s has what was restored by --id %s before, and nothing was done; another --id "+
-			"restores another snapshot\n", m.DataDir, m.ID)
-		return nil // a pod that was killed is followed by another one
-	}
+	done := m.Is(false) == nil // by a process before: a pod that was killed is followed by another one
 	if err := m.Restore(ctx); err != nil {
 		return err
+	}
+	if done {
+		visible.Fprintf(streams.Out, "%s has what was restored by --id %s before, and nothing was done; another --id "+
+			"restores another snapshot\n", m.DataDir, m.ID)
+		return nil
 	}
 	visible.Fprintf(streams.Out, "%s has what %s has; before-%s there is what it had\n", m.DataDir, m.Snapshot, m.ID)
 	return nil
