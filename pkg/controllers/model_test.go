@@ -540,10 +540,20 @@ func (m *model) keeps(before []metav1.OwnerReference, side pair.Side, resource, 
 	}
 }
 
-// garbage lists what has owners, of which none is there.
+// garbage lists what has owners, of which none is there. A copy is none: as long as two objects have one UID, the
+// collector may know the other one, and leaves an orphaning deletion unfinished.
 func (m *model) garbage() (left []string) {
+	having := map[types.UID]int{}
+	for _, s := range []store{m.shared, m.own[legacy], m.own[modern]} {
+		for _, o := range s.objects {
+			having[o.Metadata.UID]++
+		}
+	}
 	for _, s := range []store{m.shared, m.own[legacy], m.own[modern]} {
 		for key, o := range s.objects {
+			if having[o.Metadata.UID] > 1 {
+				continue
+			}
 			gone := func(ref metav1.OwnerReference) bool { return !m.exists(string(ref.UID)) }
 			if refs := o.Metadata.OwnerReferences; len(refs) > 0 &&
 				!slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool {
