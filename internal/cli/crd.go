@@ -162,6 +162,8 @@ func (c *cluster) openStore(ctx context.Context, s plan.Store) (openStore, error
 	return r.openLive(ctx, s, password)
 }
 
+const storeOfServer = "--kubeconfig with --side, or --endpoints with --prefix: one of them is another API server's"
+
 // crdError adds the way out to an error of reading a resource.
 func crdError(err error) error {
 	switch {
@@ -169,6 +171,8 @@ func crdError(err error) error {
 		return badInput(err, "a name is plural and group, as in pizzas.restaurant.example.com or deployments.apps")
 	case errors.Is(err, live.ErrNotPlaced):
 		return badInput(err, "")
+	case errors.Is(err, migrate.ErrNotItsStore):
+		return badInput(err, storeOfServer)
 	}
 	return withHint(err, storeHint(err))
 }

@@ -31,6 +31,8 @@ type crdApplyRequest struct {
 	rate      float64
 	yes       bool
 	output    string
+	// loseFields: rolling back may lose fields.
+	loseFields bool
 }
 
 type crdApplyDocument struct {
@@ -84,7 +86,8 @@ func newCRDUndoCmd(streams Streams) *cobra.Command {
 		Short: "Roll a plan back to the last safe step, or to the start",
 		Long: `undo rolls back from the step that the journal records to the previous safe step, or with --to further. A
 removed version is restored as it was, and when new objects are stored in the old version again, objects that were
-rewritten are rewritten back. It may be killed and run again.
+rewritten are rewritten back. Without a conversion webhook they lose the fields that the old version does not have: undo
+names these, and with --yes it wants --lose-fields then. It may be killed and run again.
 
 Exit codes: as for apply.`,
 		Example: `  fusionctl crd undo pizzas.plan --kubeconfig modern.conf --spec fused.yaml
@@ -98,6 +101,8 @@ Exit codes: as for apply.`,
 	crdApplyFlags(cmd, &req)
 	cmd.Flags().StringVar(&req.to, "to", "",
 		`safe step to stop at, as "serve v1", or start (default the last safe one)`)
+	cmd.Flags().BoolVar(&req.loseFields, "lose-fields", false,
+		"with --yes: roll back although fields are lost that only the new version has")
 	return cmd
 }
 
@@ -141,6 +146,9 @@ func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo
 	question := "Apply the plan?"
 	if undo {
 		question = "Roll back?"
+		if lost := p.UndoWarnings(steps); len(lost) > 0 && req.yes && !req.loseFields {
+			return usagef("--yes: rolling back loses fields of objects, as shown above: --lose-fields confirms that")
+		}
 	}
 	if err := confirm(streams, req.yes, question); err != nil {
 		return err
@@ -195,7 +203,9 @@ func announce(w io.Writer, p *migrate.Plan, journal migrate.Journal, to string, 
 		return nil, err
 	}
 	visible.Fprintf(w, "%s: rolling back to %s\n\n", p.Resource.Name, p.From)
-	return steps, printStepTable(w, steps)
+	err = printStepTable(w, steps)
+	printWarnings(w, p.UndoWarnings(steps))
+	return steps, err
 }
 
 // world is what the plan is applied through.
@@ -251,7 +261,9 @@ func finishApply(out io.Writer, output string, report *migrate.Report, err error
 	case errors.Is(err, migrate.ErrRefused), errors.Is(err, migrate.ErrWaiting):
 		return errAttention
 	case errors.Is(err, migrate.ErrChanged):
-		return withHint(err, "nothing was changed; fusionctl crd plan computes a plan from the present state")
+		return withHint(err, "nothing more is changed; fusionctl crd plan computes a plan from the present state")
+	case errors.Is(err, migrate.ErrNotItsStore):
+		return badInput(err, storeOfServer)
 	case errors.Is(err, migrate.ErrOtherStore):
 		return withHint(err, "objects and proofs of the journal may be gone; nothing is pruned or removed by it any "+
 			"more. Where that store is the right one, fusionctl crd plan computes a plan from the present state; "+

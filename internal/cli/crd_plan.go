@@ -125,10 +125,14 @@ func printSteps(w io.Writer, p *migrate.Plan) error {
 	}
 	visible.Fprintf(w, "%s: from %s to %s\n\n", p.Resource.Name, p.From, p.Storage)
 	err := printStepTable(w, p.Steps)
-	for _, warning := range p.Warnings {
+	printWarnings(w, p.Warnings)
+	return err
+}
+
+func printWarnings(w io.Writer, warnings []string) {
+	for _, warning := range warnings {
 		visible.Fprintf(w, "\nwarning: %s\n", warning)
 	}
-	return err
 }
 
 func printStepTable(w io.Writer, steps []migrate.Step) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,7 +17,8 @@ type Converter struct {
 	Definition *Definition
 	Hub        string
 	spokes     map[string]*spoke
-	words      []string // texts that rules look for: what trials put into objects
+	validators map[string]*validator // by version
+	words      []string              // texts that rules look for: what trials put into objects
 }
 
 // spoke is a version and its rules with the hub, in each direction.
@@ -28,6 +30,7 @@ type spoke struct {
 type leg struct {
 	from, to         string
 	forward, reverse *program
+	valid            *validator // of to
 }
 
 // Convert returns the object in another version of its group; the object itself is not changed and may share parts with
@@ -91,14 +94,16 @@ func (c *Converter) route(from, to string) ([]leg, error) {
 		if !ok {
 			return nil, fmt.Errorf("version %q: there are no rules for it", from)
 		}
-		legs = append(legs, leg{from: from, to: c.Hub, forward: s.toHub, reverse: s.fromHub})
+		legs = append(legs, leg{from: from, to: c.Hub, forward: s.toHub, reverse: s.fromHub,
+			valid: c.validators[c.Hub]})
 	}
 	if to != c.Hub {
 		s, ok := c.spokes[to]
 		if !ok {
 			return nil, fmt.Errorf("version %q: there are no rules for it", to)
 		}
-		legs = append(legs, leg{from: c.Hub, to: to, forward: s.fromHub, reverse: s.toHub})
+		legs = append(legs, leg{from: c.Hub, to: to, forward: s.fromHub, reverse: s.toHub,
+			valid: c.validators[to]})
 	}
 	return legs, nil
 }
@@ -121,8 +126,8 @@ func (l leg) convert(object map[string]any, budget *uint64, of *Definition) (map
 	return out, err
 }
 
-// restored is what was made of an object, with what is kept. Errors: what is kept is not of the version, or a rule
-// cannot take it back; more has to be kept than the annotation may have.
+// restored is what was made of an object, with what is kept. Errors: what is kept is not of the version, is not valid
+// in it, or a rule cannot take it back; more has to be kept than the annotation may have.
 func (l leg) restored(plain, made map[string]any, all map[string]*kept, budget *uint64,
 	group string) (map[string]any, error) {
 	out, ours := made, all[l.to]
@@ -135,6 +140,13 @@ func (l leg) restored(plain, made map[string]any, all map[string]*kept, budget *
 	if ours != nil {
 		if m := l.forward.target.mismatch(e.root); m != "" && l.forward.target.mismatch(made) == "" {
 			return nil, fmt.Errorf("what is kept: %s", m)
+		}
+		// An API server validates what a client writes, and not what is made of it here.
+		known := l.valid.problems(made)
+		for _, problem := range l.valid.problems(e.root) {
+			if !slices.Contains(known, problem) {
+				return nil, fmt.Errorf("what is kept: %s", problem)
+			}
 		}
 	}
 	back, err := l.reverse.apply(l.reverse.withoutDropped(e.root), budget)

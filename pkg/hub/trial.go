@@ -53,20 +53,11 @@ const (
 
 // Try converts objects that it makes from the schemas, in every direction and back, and looks at what comes out: it has
 // to be valid, and a round trip has to return the same object, but for what rules drop. Some results are changed before
-// they go back, as people do. Errors: only schemas that no validator can be made of; what rules do wrong is in the
-// report. The same random numbers give the same report.
+// they go back, as people do. What rules do wrong is in the report. The same random numbers give the same report.
 func (c *Converter) Try(t Trial) (*TrialReport, error) {
 	report := &TrialReport{Ways: []Way{}, Failures: []Failure{}, Incomplete: []string{}}
-	tr := &trial{Converter: c, report: report, validators: map[string]*validator{},
-		generator: &generator{next: t.Random, words: c.words}}
+	tr := &trial{Converter: c, report: report, generator: &generator{next: t.Random, words: c.words}}
 	versions := append([]string{c.Hub}, sortedKeys(c.spokes)...)
-	for _, version := range versions {
-		v, err := newValidator(c.Definition.Schemas[version])
-		if err != nil {
-			return nil, fmt.Errorf("version %s: %w", version, err)
-		}
-		tr.validators[version] = v
-	}
 	for _, from := range versions {
 		objects := tr.generate(from, t.Objects)
 		for _, to := range versions {
@@ -83,9 +74,8 @@ func (c *Converter) Try(t Trial) (*TrialReport, error) {
 
 type trial struct {
 	*Converter
-	report     *TrialReport
-	validators map[string]*validator
-	generator  *generator
+	report    *TrialReport
+	generator *generator
 }
 
 // generate makes valid objects.
@@ -95,7 +85,7 @@ func (t *trial) generate(version string, n int) []map[string]any {
 	why := ""
 	for tried := 0; len(objects) < n && tried < n*attempts; tried++ {
 		object := t.generator.object(t.Definition, version)
-		if problem := t.validators[version].problems(object); problem != "" {
+		if problem := t.validators[version].sentence(object); problem != "" {
 			why = problem
 			continue
 		}
@@ -157,7 +147,7 @@ func (t *trial) edit(to string, object, other map[string]any) map[string]any {
 			}
 		}
 	}
-	if t.validators[to].problems(edited.root) != "" {
+	if t.validators[to].sentence(edited.root) != "" {
 		return nil
 	}
 	return edited.root
@@ -174,7 +164,7 @@ func (t *trial) judge(from, to string, object map[string]any) *Failure {
 	if f.Result, err = t.Convert(object, to); err != nil {
 		return fail(failsToConvert, err.Error())
 	}
-	if message := t.validators[to].problems(f.Result); message != "" {
+	if message := t.validators[to].sentence(f.Result); message != "" {
 		return fail(failsSchema, message)
 	}
 	if field := changedMetadata(object, f.Result); field != "" {
@@ -288,7 +278,7 @@ func (t *trial) shrink(f Failure) *Failure {
 				return &f
 			}
 			object, ok := candidate.(map[string]any)
-			if !ok || t.validators[f.From].problems(object) != "" {
+			if !ok || t.validators[f.From].sentence(object) != "" {
 				continue
 			}
 			if g := t.judge(f.From, f.To, object); g != nil && g.What == f.What {

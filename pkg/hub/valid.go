@@ -52,8 +52,8 @@ func withIntOrString(node any) any {
 	return node
 }
 
-// problems says what is wrong with an object, sorted, "" for nothing.
-func (v *validator) problems(object map[string]any) string {
+// problems says what is wrong with an object, sorted.
+func (v *validator) problems(object map[string]any) []string {
 	var messages []string
 	for _, err := range v.openapi.Validate(object).Errors {
 		messages = append(messages, err.Error())
@@ -62,7 +62,12 @@ func (v *validator) problems(object map[string]any) string {
 		messages = append(messages, message)
 	}
 	slices.Sort(messages)
-	return strings.Join(slices.Compact(messages), "; ")
+	return slices.Compact(messages)
+}
+
+// sentence joins the problems of an object; "" for none.
+func (v *validator) sentence(object map[string]any) string {
+	return strings.Join(v.problems(object), "; ")
 }
 
 // repeated finds elements that a list may have once: in sets, and in lists with keys.

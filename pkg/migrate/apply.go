@@ -39,8 +39,8 @@ type Definitions interface {
 
 // Objects reads and writes the objects of a resource through an API server. It repeats by itself what may be repeated.
 type Objects interface {
-	// Page lists objects after the token, "" for the beginning.
-	Page(ctx context.Context, apiVersion, token string, limit int) (Page, error)
+	// Page lists objects, a page of them.
+	Page(ctx context.Context, list List) (Page, error)
 	// Read reads an object, from the store, in an apiVersion.
 	Read(ctx context.Context, apiVersion string, o Object) error
 	// Patch writes an object with changed metadata, or unchanged for nil, if no client has written it since. It returns
@@ -60,13 +60,23 @@ type Servers interface {
 	Sight(ctx context.Context, apiVersion string) (witness.Sight, error)
 }
 
+// List says which page of which list.
+type List struct {
+	APIVersion string
+	Token      string // after which the page begins; "" for the beginning
+	Limit      int    // objects at most
+	// Managed asks for the managedFields of the objects in which the text occurs; "" for none. They may be as large as
+	// objects are, and many times that when they are decoded.
+	Managed string
+}
+
 // Page is a part of a list.
 type Page struct {
 	Objects         []Object
-	ManagedFields   [][]ManagedField // of each object
-	ResourceVersion string           // of the list
-	Next            string           // token; "" at the end
-	Remaining       int64            // objects behind this page; 0 when the server does not say
+	ManagedFields   [][]byte // in JSON, by object, where they were asked for
+	ResourceVersion string   // of the list
+	Next            string   // token; "" at the end
+	Remaining       int64    // objects behind this page; 0 when the server does not say
 }
 
 // Requests counts requests that audit logs show.
@@ -172,8 +182,10 @@ type run struct {
 	step   string
 	walks  int
 	gone   witness.Vanishings
-	proved bool  // by this run
-	total  int64 // objects in the store, when it was looked at
+	proved bool // by this run
+	// refusals are the server's words by object, as the journal has them; guarded by the lock of a pass.
+	refusals map[string]string
+	total    int64 // objects in the store, when it was looked at
 }
 
 // Apply carries out the plan from where its journal says that it stands. It may be stopped at any moment, in any way,
@@ -194,6 +206,9 @@ func Apply(ctx context.Context, p *Plan, w *World) (*Report, error) {
 // Errors: as those of Apply.
 func ApplyUndo(ctx context.Context, p *Plan, steps []Step, w *World) (*Report, error) {
 	at, err := locate(p, w.Journal.Records())
+	if err == nil && len(steps) == 0 {
+		err = errNothingToUndo
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +285,7 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 		}
 		r.at.begun = false
 		done.Time = r.Now()
-		r.at.reached(s, done)
+		r.at.reached(s, done, r.plan.Grace.Duration)
 		r.report.Steps = append(r.report.Steps, s.ID())
 	}
 	return &r.report, nil
@@ -304,6 +319,9 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	if r.Store == nil {
 		return nil
+	}
+	if err := Confirm(ctx, *r.Store, r.plan.Resource, r.Definitions, r.Objects); err != nil {
+		return err
 	}
 	stored, err := ReadStored(ctx, *r.Store, r.plan.Resource, nil)
 	if err != nil {
@@ -359,8 +377,13 @@ func (r *run) note(format string, args ...any) {
 // do carries out one step. It has no effect when the step is done already.
 func (r *run) do(ctx context.Context, s Step) (Record, error) {
 	switch s.Action {
-	case ActionAdd, ActionSwitch, ActionUnserve, ActionRemove:
+	case ActionSwitch, ActionUnserve, ActionRemove:
 		return Record{}, r.edit(ctx, r.change(s))
+	case ActionAdd:
+		if err := r.edit(ctx, r.change(s)); err != nil {
+			return Record{}, err
+		}
+		return Record{}, r.added(ctx, s.Version)
 	case ActionConvert, ActionServe:
 		if err := r.edit(ctx, r.change(s)); err != nil {
 			return Record{}, err
@@ -388,11 +411,7 @@ func (r *run) do(ctx context.Context, s Step) (Record, error) {
 func (r *run) change(s Step) func(*Definition) error {
 	switch s.Action {
 	case ActionAdd:
-		from := r.plan.With
-		if _, ok := r.plan.Before.Version(s.Version); ok {
-			from = r.plan.Before // undo
-		}
-		return func(d *Definition) error { return d.addVersion(from, s.Version) }
+		return func(d *Definition) error { return d.addVersion(r.plan.source(s.Version), s.Version) }
 	case ActionConvert:
 		from := r.plan.With
 		if s.Before {
@@ -409,6 +428,43 @@ func (r *run) change(s Step) func(*Definition) error {
 		return func(d *Definition) error { d.removeVersion(s.Version); return nil }
 	}
 	return nil
+}
+
+// source is the CRD that has the version that a step adds: the one from before on the way back.
+func (p *Plan) source(version string) *Definition {
+	if _, ok := p.Before.Version(version); ok {
+		return p.Before
+	}
+	return p.With
+}
+
+// added makes sure that the server kept every field of a version, whichever run added it.
+func (r *run) added(ctx context.Context, version string) error {
+	d, err := r.Definitions.Definition(ctx, r.plan.Resource.Name)
+	if err != nil {
+		return err
+	}
+	wanted := d.Clone()
+	wanted.removeVersion(version)
+	if err := wanted.addVersion(r.plan.source(version), version); err != nil {
+		return err
+	}
+	want, err := wanted.entry(version)
+	if err != nil {
+		return err
+	}
+	got, err := d.entry(version)
+	if err != nil {
+		return err
+	}
+	if missing, ok := holds(got, want, "spec.versions["+version+"]"); !ok {
+		return dropped(missing)
+	}
+	return nil
+}
+
+func dropped(path string) error {
+	return fmt.Errorf("the server dropped %s from the CRD: its version does not know it", path)
 }
 
 // unchanged reports whether the CRD is as the plan left it: of the generation that the journal names or, when a step
@@ -456,7 +512,7 @@ func (r *run) edit(ctx context.Context, change func(*Definition) error) error {
 		}
 		r.at.generation = got.Generation()
 		if missing, ok := holds(got.spec(), want.spec(), "spec"); !ok {
-			return fmt.Errorf("the server dropped %s from the CRD: its version does not know it", missing)
+			return dropped(missing)
 		}
 		return nil
 	}
@@ -520,16 +576,23 @@ func (r *run) settle(ctx context.Context, version string) (Record, error) {
 // settled waits for requests that a server began before it knew, unless the store will show what they wrote, and notes
 // from where on everything is written in the version.
 func (r *run) settled(ctx context.Context, version string, silent bool) (Record, error) {
-	if r.Store == nil || silent {
-		if err := r.sleepUntil(ctx, r.switched().Add(r.plan.Grace.Duration)); err != nil {
-			return Record{}, err
-		}
+	if r.Store != nil && !silent {
+		return Record{}, nil // without the grace, what is written after this moment may be in the old version
 	}
-	page, err := r.Objects.Page(ctx, r.plan.access(version), "", 1)
+	base, err := r.newBase(ctx, version)
 	if err != nil && r.Store != nil {
 		return Record{}, nil // an object that cannot be converted fails the list; the store names the others
 	}
-	return Record{Base: page.ResourceVersion}, err
+	return Record{Base: base}, err
+}
+
+// newBase is a resource version from which on everything is written in the version: the grace is over.
+func (r *run) newBase(ctx context.Context, version string) (string, error) {
+	if err := r.sleepUntil(ctx, r.switched().Add(r.plan.Grace.Duration)); err != nil {
+		return "", err
+	}
+	page, err := r.Objects.Page(ctx, List{APIVersion: r.plan.access(version), Limit: 1})
+	return page.ResourceVersion, err
 }
 
 func (r *run) switched() time.Time {
@@ -602,14 +665,19 @@ func (r *run) wait(ctx context.Context) error {
 			since.UTC().Format(time.RFC3339),
 			prose.Counted(requests.Count, "request"), requests.Who,
 			requests.Last.UTC().Format(time.RFC3339))
-	case requests.From.IsZero() || requests.From.After(since) || !requests.To.After(since):
-		return fmt.Errorf("%w: the audit log covers %s to %s, and not the time since %s, when the version was not "+
-			"served any more", ErrWaiting,
+	case requests.From.IsZero() || requests.From.After(since) || !requests.To.After(since) ||
+		requests.To.Before(r.Now().Add(-auditLag)):
+		return fmt.Errorf("%w: the audit log covers %s to %s, and not all of the time since %s, when the version was "+
+			"not served any more", ErrWaiting,
 			requests.From.UTC().Format(time.RFC3339), requests.To.UTC().Format(time.RFC3339),
 			since.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
+
+// auditLag is how old the newest event of an audit log may be: servers write them in batches, and are seldom silent for
+// longer.
+const auditLag = 10 * time.Minute
 
 // started is when the present step was begun for the first time.
 func (r *run) started() time.Time {
@@ -677,7 +745,7 @@ const sampleCount = 5
 func sampleObjects(ctx context.Context, r Resource, served []string, objects Objects) ([]Object, error) {
 	var first error
 	for _, version := range served {
-		page, err := objects.Page(ctx, r.APIVersion(version), "", sampleCount)
+		page, err := objects.Page(ctx, List{APIVersion: r.APIVersion(version), Limit: sampleCount})
 		if err == nil {
 			return page.Objects, nil
 		}

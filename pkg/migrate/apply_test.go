@@ -391,15 +391,15 @@ type crowd struct {
 	objects int
 }
 
-func (c crowd) Page(_ context.Context, _, token string, limit int) (Page, error) {
-	from, _ := strconv.Atoi(token)
+func (c crowd) Page(_ context.Context, list List) (Page, error) {
+	from, _ := strconv.Atoi(list.Token)
 	page := Page{ResourceVersion: "1000"}
-	for i := from; i < min(from+limit, c.objects); i++ {
+	for i := from; i < min(from+list.Limit, c.objects); i++ {
 		page.Objects = append(page.Objects,
 			Object{Namespace: "shop", Name: fmt.Sprint("pizza-", i), ResourceVersion: "7"})
 		page.Next = strconv.Itoa(i + 1)
 	}
-	if from+limit >= c.objects {
+	if from+list.Limit >= c.objects {
 		page.Next = ""
 	}
 	return page, nil
@@ -463,6 +463,9 @@ func TestStoresThatForgotEndAMigration(t *testing.T) {
 				restore, before := k.backup(), k.revision
 				if _, err := Apply(t.Context(), p, k.world(store, 50)); err == nil || k.revision == before {
 					continue // nothing was written that could be forgotten
+				}
+				if at, _ := Locate(p, k.log); at.Done == len(p.Steps) {
+					continue // nothing is left to do
 				}
 				forget(k, restore)
 				log, crd := len(k.log), k.crd.Clone()
@@ -540,5 +543,200 @@ func TestVanishingObjectsEndARewrite(t *testing.T) {
 		if test.stops && strings.Join(k.crd.StoredVersions(), ",") == "v1" {
 			t.Errorf("%d of %d objects vanished, and the old version was pruned", test.gone, test.objects)
 		}
+	}
+}
+
+// A store in which the API server does not keep the resource proves nothing: it is empty of it.
+func TestAnotherStoreProvesNothing(t *testing.T) {
+	k, p := started(t)
+	k.elsewhere = true
+	crd := k.crd.Clone()
+	if _, err := Apply(t.Context(), p, k.world(true, 0)); !errors.Is(err, ErrNotItsStore) {
+		t.Errorf("Apply = %v, want ErrNotItsStore", err)
+	}
+	if !k.crd.says(crd) || len(k.log) > 0 {
+		t.Error("the CRD was changed")
+	}
+}
+
+// What a server does not keep of a version is said however often the step is tried, also by a run that finds it done.
+func TestAServerThatDropsAFieldNeverPasses(t *testing.T) {
+	for dies := range 12 {
+		k, p := started(t)
+		entry, err := p.With.entry("v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at(entry, "schema", "openAPIV3Schema").(map[string]any)["description"] = "what a pizza is"
+		k.dropped = true
+		for range 3 {
+			_, err = Apply(t.Context(), p, k.world(true, dies))
+			dies = 0
+			if k.died {
+				continue
+			}
+			if err == nil || !strings.Contains(err.Error(), "the server dropped spec.versions") {
+				t.Fatalf("Apply = %v, want what was dropped", err)
+			}
+		}
+		steps, err := Undo(p, k.log, "start")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ApplyUndo(t.Context(), p, steps, k.world(true, 0)); err != nil {
+			t.Errorf("the way back: %v", err)
+		}
+	}
+}
+
+// Settled with the store, the grace was not waited for: without the store a later run waits for it, and takes nothing
+// that was written before for written in the version.
+func TestAResumedRunWithoutTheStoreWaits(t *testing.T) {
+	for dies := 1; ; dies++ {
+		k, p := started(t)
+		if _, err := Apply(t.Context(), p, k.world(true, dies)); err == nil {
+			break
+		}
+		if last := k.log[max(0, len(k.log)-1):]; len(last) == 0 || last[0].ID != "settle v1" ||
+			last[0].Event != EventDone {
+			continue
+		}
+		for _, d := range k.objects { // a request from before the switch, which ends now
+			k.revision++
+			d.version, d.revision = "v1alpha1", k.revision
+		}
+		if _, err := Apply(t.Context(), p, k.world(false, 0)); err != nil {
+			t.Fatal(err)
+		}
+		finished(t, k)
+		return
+	}
+	t.Error("no run ended behind settle")
+}
+
+// What is left of a plan when all is stored in the new version is to retire the old one: there was nothing to settle.
+func TestRetirementAloneIsProvedWithoutTheStore(t *testing.T) {
+	d := both(t)
+	if err := d.setStorage("v1"); err != nil {
+		t.Fatal(err)
+	}
+	d.setStored("v1")
+	k := newKitchen(t, d, dishes)
+	p, err := New(observation(k.crd), Goal{Storage: "v1", Retire: []string{"v1alpha1"}, Grace: time.Minute,
+		Wait: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Apply(t.Context(), p, k.world(false, 0)); err != nil {
+		t.Fatal(err)
+	}
+	finished(t, k)
+}
+
+// Without a switch there is no way back, and none begins.
+func TestAnUndoWithoutStepsIsRefused(t *testing.T) {
+	d := both(t)
+	if err := d.setStorage("v1"); err != nil {
+		t.Fatal(err)
+	}
+	d.setStored("v1alpha1", "v1")
+	k := newKitchen(t, d, dishes)
+	p, err := New(observation(k.crd), Goal{Storage: "v1", Grace: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Apply(t.Context(), p, k.world(true, 20)); err == nil {
+		t.Fatal("want a run that is killed")
+	}
+	steps, err := Undo(p, k.log, "start")
+	if err == nil || len(steps) > 0 {
+		t.Errorf("Undo = %v, %v; want an error", steps, err)
+	}
+	if _, err := ApplyUndo(t.Context(), p, nil, k.world(true, 0)); err == nil {
+		t.Error("ApplyUndo without steps: want an error")
+	}
+	k.log = append(k.log, Record{Event: EventUndo}) // as it was written before
+	if _, err := Apply(t.Context(), p, k.world(true, 0)); err != nil {
+		t.Errorf("going on: %v", err)
+	}
+}
+
+// talkative refuses every object with words that repeat what is in it.
+type talkative struct{ *kitchen }
+
+func (k talkative) Patch(_ context.Context, _ string, o Object, _ map[string]any) (string, error) {
+	if o.Name == "p000" {
+		return k.kitchen.Patch(context.Background(), "restaurant.example/v1", o, nil)
+	}
+	return "", errors.New("invalid: " + strings.Repeat("x", 1<<20))
+}
+
+func TestRefusalsAreKeptShortAndOnce(t *testing.T) {
+	k, p := started(t)
+	for range 3 {
+		w := k.world(true, 0)
+		w.Objects = talkative{k}
+		if _, err := Apply(t.Context(), p, w); !errors.Is(err, ErrRefused) {
+			t.Fatalf("Apply = %v, want ErrRefused", err)
+		}
+	}
+	size, refused := 0, map[string]int{}
+	for _, r := range k.log {
+		size += len(r.Error)
+		if r.Event == EventRefused {
+			refused[r.Object.String()]++
+		}
+	}
+	for o, times := range refused {
+		if times != 1 {
+			t.Errorf("%s is refused %d times in the journal", o, times)
+		}
+	}
+	if len(refused) < dishes-2 || size > len(refused)*(refusalBytes+100) {
+		t.Errorf("%d objects, %d bytes of words in the journal", len(refused), size)
+	}
+}
+
+// An audit log must reach to the present: a client may have come after its end.
+func TestAnAuditLogThatEndsTooEarlyIsNotEnough(t *testing.T) {
+	for _, c := range []struct {
+		ends time.Duration // before the end of the wait
+		ok   bool
+	}{{time.Minute, true}, {59 * time.Minute, false}} {
+		k, p := started(t)
+		w := k.world(true, 0)
+		w.Audit = func(since time.Time) (Requests, error) {
+			return Requests{From: since.Add(-time.Hour), To: k.now.Add(-c.ends)}, nil
+		}
+		if _, err := Apply(t.Context(), p, w); errors.Is(err, ErrWaiting) == c.ok || c.ok && err != nil {
+			t.Errorf("the log ends %s before now: Apply = %v", c.ends, err)
+		}
+	}
+}
+
+// Rolling back with the conversion None takes away what the new version alone has.
+func TestUndoNamesWhatIsLost(t *testing.T) {
+	with := definition(t, pizzaNew)
+	p, err := New(observation(definition(t, pizzaBeta)), Goal{Storage: "v1", With: with})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := p.With.entry("v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at(entry, "schema", "openAPIV3Schema", "properties").(map[string]any)["status"] = map[string]any{
+		"type": "object", "properties": map[string]any{"baked": map[string]any{"type": "boolean"}}}
+	if got := p.UndoWarnings(p.inverse(p.Steps)); len(got) != 1 || !strings.Contains(got[0],
+		"v1alpha1 does not have .status") {
+		t.Errorf("%q, want .status", got)
+	}
+	if got := p.UndoWarnings(p.inverse(p.Steps[:2])); len(got) > 0 {
+		t.Errorf("%q, want nothing: nothing is written again", got)
+	}
+	p.With.spec()["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
+		"clientConfig": map[string]any{"url": "https://127.0.0.1/"}}}
+	if got := p.UndoWarnings(p.inverse(p.Steps)); len(got) > 0 {
+		t.Errorf("%q, want nothing: a webhook converts", got)
 	}
 }

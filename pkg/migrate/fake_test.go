@@ -30,6 +30,9 @@ type kitchen struct {
 	lags     int              // requests for which the server still writes as before the last switch
 	wrote    string           // the storage version from before it
 	silent   bool             // discovery does not say how it stores
+	// elsewhere: the store that is given is another one
+	elsewhere bool
+	dropped   bool // a field of every CRD that is written
 
 	now  time.Time
 	dies int // calls until the process is killed; 0 for never
@@ -51,6 +54,7 @@ var errKilled = errors.New("killed")
 func newKitchen(t *testing.T, d *Definition, objects int) *kitchen {
 	k := &kitchen{t: t, crd: d.Clone(), revision: 100, objects: map[Object]*dish{}, now: time.Unix(1_700_000_000, 0)}
 	k.crd.object["metadata"].(map[string]any)["uid"] = "u1"
+	k.bump(k.crd.Generation())
 	for i := range objects {
 		k.revision++
 		k.objects[Object{Namespace: fmt.Sprint("n", i%2), Name: fmt.Sprintf("p%03d", i)}] = &dish{version: d.Storage(),
@@ -129,6 +133,11 @@ func (k *kitchen) Update(_ context.Context, d *Definition, status bool) (*Defini
 	}
 	before, generation := k.crd, k.crd.Generation()
 	k.crd = d.Clone()
+	for _, v := range list(k.crd.spec(), "versions") {
+		if schema, ok := at(v, "schema", "openAPIV3Schema").(map[string]any); ok && k.dropped {
+			delete(schema, "description")
+		}
+	}
 	if status {
 		k.crd.object["spec"] = clone(before.object["spec"])
 	} else {
@@ -177,25 +186,29 @@ func (k *kitchen) convert(d *dish, apiVersion string) error {
 	return nil
 }
 
-func (k *kitchen) Page(_ context.Context, apiVersion, token string, limit int) (Page, error) {
+func (k *kitchen) Page(_ context.Context, list List) (Page, error) {
 	if err := k.enter(); err != nil {
 		k.mu.Unlock()
 		return Page{}, err
 	}
-	page, err := Page{ResourceVersion: strconv.FormatInt(k.revision, 10)}, k.served(apiVersion)
+	page, err := Page{ResourceVersion: strconv.FormatInt(k.revision, 10)}, k.served(list.APIVersion)
 	for _, o := range k.sorted() {
 		d := k.objects[o]
-		if err != nil || o.String() <= token {
+		if err != nil || o.String() <= list.Token {
 			continue
 		}
-		if len(page.Objects) == limit {
-			page.Next, page.Remaining = page.Objects[limit-1].String(), 1
+		if len(page.Objects) == list.Limit {
+			page.Next, page.Remaining = page.Objects[list.Limit-1].String(), 1
 			break
 		}
-		err = k.convert(d, apiVersion)
+		err = k.convert(d, list.APIVersion)
 		listed := o
 		listed.ResourceVersion = strconv.FormatInt(d.revision, 10)
-		page.Objects, page.ManagedFields = append(page.Objects, listed), append(page.ManagedFields, d.managed)
+		managed, jsonErr := json.Marshal(d.managed)
+		if err = errors.Join(err, jsonErr); list.Managed == "" {
+			managed = nil
+		}
+		page.Objects, page.ManagedFields = append(page.Objects, listed), append(page.ManagedFields, managed)
 	}
 	for i := range page.Objects { // without resource versions, as a token
 		page.Next = strings.TrimSuffix(page.Next, "@"+page.Objects[i].ResourceVersion)
@@ -246,11 +259,9 @@ func (k *kitchen) Patch(_ context.Context, apiVersion string, o Object, metadata
 			k.revision++
 			d.version, d.revision = storage, k.revision
 		}
-		if fields, ok := metadata["managedFields"].([]any); ok {
+		if fields, ok := metadata["managedFields"].(json.RawMessage); ok {
 			d.managed = nil
-			for _, f := range fields {
-				d.managed = append(d.managed, f.(map[string]any))
-			}
+			err = json.Unmarshal(fields, &d.managed)
 		}
 		resourceVersion = strconv.FormatInt(d.revision, 10)
 	}
@@ -289,9 +300,18 @@ func (k kitchenStore) Page(_ context.Context, q etcd.Request) (etcd.Page, error)
 		return etcd.Page{}, err
 	}
 	page := etcd.Page{Revision: k.revision}
+	within := func(key string) bool { return key >= q.From && (q.To == "" || key < q.To) }
+	crd := "/registry/apiextensions.k8s.io/customresourcedefinitions/" + k.crd.Name()
+	if revision, err := strconv.ParseInt(k.crd.ResourceVersion(), 10, 64); within(crd) && !k.elsewhere {
+		page.RangeKeys++
+		page.Entries = append(page.Entries, etcd.Entry{Key: []byte(crd), Value: []byte("{}"), ModRevision: revision})
+		if err != nil {
+			k.t.Error(err)
+		}
+	}
 	for _, o := range k.sorted() {
 		key := "/registry/" + k.crd.Resource().Key + "/" + o.String()
-		if key < q.From || (q.To != "" && key >= q.To) {
+		if !within(key) || k.elsewhere {
 			continue
 		}
 		page.RangeKeys++

@@ -72,6 +72,9 @@ func locate(p *Plan, records []Record) (position, error) {
 	steps := p.Steps
 	for i, r := range records {
 		at.remember(r.Seen)
+		if r.Event == EventUndo && len(r.Undo) == 0 {
+			continue // it was no way back
+		}
 		if r.Event == EventUndo {
 			at.undoing, steps = r.Undo, r.Undo
 			at.next, at.begun, at.generation = 0, false, r.Generation
@@ -87,19 +90,22 @@ func locate(p *Plan, records []Record) (position, error) {
 		case EventDone:
 			at.next, at.begun = r.Step+1, false
 			at.generation = r.Generation
-			at.reached(steps[r.Step], r)
+			at.reached(steps[r.Step], r, p.Grace.Duration)
 		}
 	}
 	return at, nil
 }
 
 // reached takes over what later steps need of one that is done.
-func (at *position) reached(s Step, r Record) {
+func (at *position) reached(s Step, r Record, grace time.Duration) {
 	switch s.Action {
 	case ActionSwitch:
 		at.switchedAt, at.proof, at.base = r.Time, nil, ""
 	case ActionSettle:
 		at.base = r.Base
+		if !at.switchedAt.IsZero() && r.Time.Before(at.switchedAt.Add(grace)) {
+			at.base = "" // of a journal in which it was noted without the grace
+		}
 		if at.switchedAt.IsZero() {
 			at.switchedAt = r.Time
 		}
@@ -152,8 +158,15 @@ func Undo(p *Plan, records []Record, to string) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.inverse(p.Steps[target:reached]), nil
+	back := p.inverse(p.Steps[target:reached])
+	if len(back) == 0 {
+		return nil, errNothingToUndo
+	}
+	return back, nil
 }
+
+var errNothingToUndo = errors.New("there is nothing to undo: objects were written again as they are, and every version " +
+	"that is stored is read")
 
 // safePoint is how many steps stay done.
 func safePoint(p *Plan, reached int, to string) (int, error) {

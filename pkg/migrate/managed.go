@@ -2,15 +2,20 @@ package migrate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // ManagedField is an entry of metadata.managedFields, as JSON has it.
 type ManagedField = map[string]any
+
+// cleanObjects is how many objects are listed at a time with their managedFields.
+const cleanObjects = 50
 
 // clean takes a version out of the managedFields of all objects: a server that does not know the version any more fails
 // to apply to them.
@@ -25,8 +30,12 @@ func (r *run) clean(ctx context.Context, version string) error {
 		var left, cleaned atomic.Int64
 		group, workers := errgroup.WithContext(ctx)
 		group.SetLimit(r.Workers)
-		err := r.list(ctx, now, func(page Page, i int) error {
-			fields, changed := cleanedFields(page.ManagedFields[i], old, now, strategy == StrategyNone)
+		list := List{APIVersion: now, Limit: min(cleanObjects, r.PageObjects), Managed: old}
+		err := r.list(ctx, list, func(page Page, i int) error {
+			fields, changed, err := cleanedText(page.ManagedFields[i], old, now, strategy == StrategyNone)
+			if err != nil {
+				return fmt.Errorf("%s: managedFields: %w", page.Objects[i], err)
+			}
 			if !changed {
 				r.progress(Progress{Objects: 1})
 				return nil
@@ -63,6 +72,23 @@ func (r *run) clean(ctx context.Context, version string) error {
 		}
 	}
 	return fmt.Errorf("objects have %s in managedFields after %d passes: something puts it there", old, passes)
+}
+
+// cleanedText is cleanedFields of a text, for one. Decoded, they are no longer held than it takes.
+func cleanedText(managed []byte, old, now string, alike bool) (cleaned json.RawMessage, changed bool, err error) {
+	if len(managed) == 0 {
+		return nil, false, nil
+	}
+	var fields []ManagedField
+	if err := utiljson.Unmarshal(managed, &fields); err != nil {
+		return nil, false, err
+	}
+	entries, changed := cleanedFields(fields, old, now, alike)
+	if !changed {
+		return nil, false, nil
+	}
+	cleaned, err = json.Marshal(entries)
+	return cleaned, true, err
 }
 
 // cleanedFields are the entries without those of an apiVersion. When versions differ in nothing but their name the

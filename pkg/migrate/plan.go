@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
@@ -256,15 +257,50 @@ func (p *Plan) warn(o Observation, after *Definition) {
 				continue
 			}
 			if lost := prunedFields(after, v.Name, p.Storage); len(lost) > 0 {
-				p.Warnings = append(p.Warnings, fmt.Sprintf("the conversion None changes nothing but apiVersion, and "+
-					"the schema of %s does not have %s, which %s has: rewriting loses these fields",
-					p.Storage, strings.Join(lost, ", "), v.Name))
+				p.Warnings = append(p.Warnings, prunes(v.Name, p.Storage, lost))
 			}
 		}
 	}
 	if o.Health.State == HealthBad && p.With == nil {
 		p.Warnings = append(p.Warnings, "conversion is broken, and apply will not begin: "+o.Health.Detail)
 	}
+}
+
+// prunes says what objects lose where the conversion is None.
+func prunes(from, to string, lost []string) string {
+	star := ""
+	if slices.ContainsFunc(lost, func(path string) bool { return strings.Contains(path, "*") }) {
+		star = " (* stands for any field that has no name there)"
+	}
+	return fmt.Sprintf("the conversion None changes nothing but apiVersion, and the schema of %s does not have %s, "+
+		"which %s has%s: rewriting loses these fields", to, strings.Join(lost, ", "), from, star)
+}
+
+// UndoWarnings name what the way back loses although every step succeeds: fields that were written since the storage
+// version was switched, where nothing but apiVersion is converted.
+func (p *Plan) UndoWarnings(steps []Step) (warnings []string) {
+	if !slices.ContainsFunc(steps, func(s Step) bool { return s.Action == ActionSwitch }) || p.Before == nil {
+		return nil
+	}
+	d := p.Before.Clone() // as it is when objects are rewritten
+	if p.With != nil {
+		d.setConversion(p.With)
+		if err := d.addVersion(p.With, p.Storage); err != nil {
+			return []string{"what is lost on the way back cannot be told: " + err.Error()}
+		}
+	}
+	if strategy, _ := d.Conversion(); strategy != StrategyNone {
+		return nil
+	}
+	for _, v := range d.Versions() {
+		if v.Name == p.From {
+			continue
+		}
+		if lost := prunedFields(d, v.Name, p.From); len(lost) > 0 {
+			warnings = append(warnings, prunes(v.Name, p.From, lost))
+		}
+	}
+	return warnings
 }
 
 // newBuiltIn plans the rewriting of a resource whose storage version the server decides.
@@ -288,6 +324,17 @@ func newBuiltIn(o Observation, g Goal) (*Plan, error) {
 		}
 	}
 	p.add(p.storing(o.Storage)...)
+	fields, err := o.dropped()
+	switch {
+	case err != nil:
+		return nil, err
+	case len(fields) > 0:
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the %s side writes it in the same store, and objects that are "+
+			"written again lose %s", o.Side.Other(), prose.First(fields, 3)))
+	case o.Side == "":
+		p.Warnings = append(p.Warnings, "a server drops the fields that it does not know when it writes an object "+
+			"again: if a newer one writes the resource in the same store, plan with --spec")
+	}
 	return p, nil
 }
 

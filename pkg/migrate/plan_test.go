@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -124,6 +125,54 @@ func TestPlanWarnsOfFieldsThatAreLost(t *testing.T) {
 	}
 	if p, err = New(observation(both(t)), Goal{Storage: "v1"}); err != nil || len(p.Warnings) != 0 {
 		t.Errorf("warnings %q (%v), want none: a webhook converts", p.Warnings, err)
+	}
+}
+
+// What a schema allows without a name is pruned by one that has fewer names.
+func TestWhatAnotherSchemaPrunes(t *testing.T) {
+	const (
+		preserve = `"x-kubernetes-preserve-unknown-fields":true`
+		named    = `{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"string"}}}}}`
+		rows     = `{"type":"object","properties":{"rows":{"type":"array","items":{"type":"object","properties":` +
+			`{"a":{"type":"string"}}}}}}`
+	)
+	for _, c := range []struct{ what, from, to, want string }{
+		{"the same", named, named, ""},
+		{"anything at all", `{"type":"object",` + preserve + `}`, named, ".*"},
+		{"anything, kept", `{"type":"object",` + preserve + `}`, `{"type":"object",` + preserve + `}`, ""},
+		{"anything, kept but below a name", `{"type":"object",` + preserve + `}`,
+			`{"type":"object",` + preserve + `,"properties":{"spec":{"type":"object"}}}`, ".spec.*"},
+		{"anything beside names", `{"type":"object","properties":{"spec":{"type":"object",` + preserve +
+			`,"properties":{"size":{"type":"string"}}}}}`, named, ".spec.*"},
+		{"a map to names", `{"type":"object","properties":{"spec":{"type":"object","additionalProperties":` +
+			`{"type":"string"}}}}`, named, ".spec.*"},
+		{"names to a map", `{"type":"object","properties":{"spec":{"type":"object","properties":{"size":` +
+			`{"type":"object","properties":{"cm":{"type":"integer"}}}}}}}`,
+			`{"type":"object","properties":{"spec":{"type":"object","additionalProperties":{"type":"object"}}}}`,
+			".spec.size.cm"},
+		{"a map to a map", `{"type":"object","additionalProperties":{"type":"object","properties":{"a":{},"b":{}}}}`,
+			`{"type":"object","additionalProperties":{"type":"object","properties":{"a":{}}}}`, ".*.b"},
+		{"a map of anything", `{"type":"object","additionalProperties":true}`,
+			`{"type":"object","additionalProperties":{"type":"string"}}`, ""},
+		{"rows", rows, strings.Replace(rows, `"a"`, `"b"`, 1), ".rows[].a"},
+		{"rows without items", rows, `{"type":"object","properties":{"rows":{"type":"array"}}}`, ".rows[].a"},
+		{"anything to rows", `{"type":"object","properties":{"rows":{` + preserve + `}}}`, rows, ".rows[].*"},
+		{"meta", `{"type":"object","properties":{"apiVersion":{},"kind":{},"metadata":{"type":"object"}}}`,
+			`{"type":"object"}`, ""},
+		{"embedded", `{"type":"object","properties":{"t":{"type":"object","x-kubernetes-embedded-resource":true,` +
+			preserve + `,"properties":{"kind":{"type":"string"}}}}}`,
+			`{"type":"object","properties":{"t":{"type":"object","x-kubernetes-embedded-resource":true,` +
+				`"properties":{"spec":{"type":"object"}}}}}`, ".t.*"},
+		{"a number to an object", `{"type":"object","properties":{"a":{"type":"integer"}}}`,
+			`{"type":"object","properties":{"a":{"type":"object"}}}`, ""},
+	} {
+		d := definition(t, fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+			"spec":{"group":"g.example","scope":"Namespaced","names":{"plural":"as","kind":"A"},"versions":[
+			{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":%s}},
+			{"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":%s}}]}}`, c.from, c.to))
+		if got := strings.Join(prunedFields(d, "v1", "v2"), " "); got != c.want {
+			t.Errorf("%s: loses %q, want %q", c.what, got, c.want)
+		}
 	}
 }
 

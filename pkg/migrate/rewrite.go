@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -117,11 +118,18 @@ func (r *run) pending(ctx context.Context, version string, p *pass, visit func(O
 		})
 		return err
 	}
+	if r.at.base == "" { // settled with the store, or nothing had to settle
+		var err error
+		if r.at.base, err = r.newBase(ctx, version); err != nil {
+			return err
+		}
+	}
 	base, err := parseVersion(r.at.base)
 	if err != nil {
 		return err
 	}
-	return r.list(ctx, r.listVersion(version), func(page Page, i int) error {
+	list := List{APIVersion: r.listVersion(version), Limit: r.PageObjects}
+	return r.list(ctx, list, func(page Page, i int) error {
 		written, err := parseVersion(page.Objects[i].ResourceVersion)
 		if err != nil {
 			return err
@@ -149,13 +157,13 @@ func (r *run) listVersion(version string) string {
 }
 
 // list visits every object, a page at a time.
-func (r *run) list(ctx context.Context, apiVersion string, visit func(page Page, i int) error) error {
-	for token, first := "", true; ; first = false {
-		page, err := r.Objects.Page(ctx, apiVersion, token, r.PageObjects)
+func (r *run) list(ctx context.Context, list List, visit func(page Page, i int) error) error {
+	for seen := map[string]bool{"": true}; ; {
+		page, err := r.Objects.Page(ctx, list)
 		if err != nil {
 			return err
 		}
-		if first {
+		if list.Token == "" {
 			r.progress(Progress{Total: int64(len(page.Objects)) + page.Remaining})
 		}
 		for i := range page.Objects {
@@ -163,9 +171,14 @@ func (r *run) list(ctx context.Context, apiVersion string, visit func(page Page,
 				return err
 			}
 		}
-		if token = page.Next; token == "" {
+		if list.Token = page.Next; list.Token == "" {
 			return nil
 		}
+		if seen[list.Token] {
+			return fmt.Errorf("listing %s in %s: the server repeats a continue token: the list does not end",
+				r.plan.Resource.Name, list.APIVersion)
+		}
+		seen[list.Token] = true
 	}
 }
 
@@ -227,8 +240,38 @@ func (r *run) refused(ctx context.Context, p *pass, o Object, cause error) error
 	if len(p.refusals) >= refusalsKept {
 		return nil
 	}
-	p.refusals = append(p.refusals, Refusal{o, cause.Error()})
-	return r.record(Record{Event: EventRefused, Object: &o, Error: cause.Error()})
+	refusal := Refusal{o, shortened(cause.Error())}
+	p.refusals = append(p.refusals, refusal)
+	if r.noted(refusal) {
+		return nil
+	}
+	return r.record(Record{Event: EventRefused, Object: &o, Error: refusal.Error})
+}
+
+// refusalBytes bounds what is kept of the server's words, which may repeat what is in the object.
+const refusalBytes = 2 << 10
+
+func shortened(text string) string {
+	if len(text) <= refusalBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:refusalBytes], "") + fmt.Sprintf(" ... and %d bytes more", len(text)-refusalBytes)
+}
+
+// noted reports whether the journal has the refusal of an object with these words already: a walk is repeated, and so
+// is a run.
+func (r *run) noted(refusal Refusal) bool {
+	if r.refusals == nil {
+		r.refusals = map[string]string{}
+		for _, record := range r.Journal.Records() {
+			if record.Event == EventRefused && record.Object != nil {
+				r.refusals[record.Object.String()] = record.Error
+			}
+		}
+	}
+	words, known := r.refusals[refusal.Object.String()]
+	r.refusals[refusal.Object.String()] = refusal.Error
+	return known && words == refusal.Error
 }
 
 // otherVersion is one in which an object that was just written must be converted to be read, where there is one.

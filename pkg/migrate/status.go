@@ -53,6 +53,24 @@ func (o Observation) unreadable(apiVersion string) error {
 		"the resource would fail", o.Resource.Name, other, apiVersion)
 }
 
+// dropped are the fields that the other side, which writes the resource in the same store, knows and the server does
+// not: an object that it writes again loses them. Errors: the other side's server is the one to write through.
+func (o Observation) dropped() ([]string, error) {
+	other := o.Side.Other()
+	if o.Row == nil || !o.Row.VisibleToBoth() || !o.Row.WrittenBy(other) {
+		return nil, nil
+	}
+	fields := slices.DeleteFunc(slices.Clone(o.Row.View(o.Side).Drops), func(path string) bool {
+		return path == pair.ManagedFields || strings.HasPrefix(path, pair.ManagedFields+".")
+	})
+	if len(fields) == 0 || o.Row.Route().Write == o.Side {
+		return fields, nil
+	}
+	return nil, fmt.Errorf("%s: the %s side writes it in the same store, and objects that the %s side writes again "+
+		"lose %s: plan with the kubeconfig of the %s side and --side %[2]s", o.Resource.Name, other, o.Side,
+		prose.First(fields, 3), other)
+}
+
 // Status is where a resource stands on its way from version to version.
 type Status struct {
 	Resource

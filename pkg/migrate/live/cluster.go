@@ -103,6 +103,12 @@ func (c *Cluster) readStored(ctx context.Context, o *migrate.Observation) error 
 		o.WhyUnknown = "no store was given"
 		return nil
 	}
+	if store.Walker == nil { // a file is of another time
+		err = migrate.Confirm(ctx, *store, o.Resource, c.Server, Objects{Server: c.Server, Resource: o.Resource})
+		if err != nil {
+			return fmt.Errorf("%s: %w", o.Resource.Name, err)
+		}
+	}
 	if o.Stored, err = migrate.ReadStored(ctx, *store, o.Resource, nil); err != nil {
 		return fmt.Errorf("%s: %w", o.Resource.Name, err)
 	}

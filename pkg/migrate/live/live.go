@@ -2,6 +2,7 @@
 package live
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -309,33 +310,34 @@ func (o Objects) in(apiVersion string) (discovery.Resource, error) {
 }
 
 // Page lists objects. A server that has forgotten the state of the first page goes on in the present one.
-func (o Objects) Page(ctx context.Context, apiVersion, token string, limit int) (migrate.Page, error) {
-	page, err := o.page(ctx, apiVersion, token, limit)
-	if again := apiserver.Continuation(err); again != "" && again != token {
-		page, err = o.page(ctx, apiVersion, again, limit)
+func (o Objects) Page(ctx context.Context, list migrate.List) (migrate.Page, error) {
+	page, err := o.page(ctx, list)
+	if again := apiserver.Continuation(err); again != "" && again != list.Token {
+		list.Token = again
+		page, err = o.page(ctx, list)
 	}
 	if err != nil {
-		return migrate.Page{}, fmt.Errorf("listing %s in %s: %w", o.Resource.Name, apiVersion, away(err))
+		return migrate.Page{}, fmt.Errorf("listing %s in %s: %w", o.Resource.Name, list.APIVersion, away(err))
 	}
 	return page, nil
 }
 
 // page keeps of an object as much as is used.
-func (o Objects) page(ctx context.Context, apiVersion, token string, limit int) (page migrate.Page, err error) {
-	resource, err := o.in(apiVersion)
+func (o Objects) page(ctx context.Context, list migrate.List) (page migrate.Page, err error) {
+	resource, err := o.in(list.APIVersion)
 	if err != nil {
 		return page, err
 	}
-	options := discovery.ListOptions{Metadata: true, Limit: limit, Continue: token}
+	options := discovery.ListOptions{Metadata: true, Limit: list.Limit, Continue: list.Token}
 	meta, err := o.api.ReadPage(ctx, resource.Objects(""), options, func() {
 		page = migrate.Page{}
 	}, func(raw []byte) error {
 		var item struct {
 			Metadata struct {
-				Namespace       string                 `json:"namespace"`
-				Name            string                 `json:"name"`
-				ResourceVersion string                 `json:"resourceVersion"`
-				ManagedFields   []migrate.ManagedField `json:"managedFields"`
+				Namespace       string          `json:"namespace"`
+				Name            string          `json:"name"`
+				ResourceVersion string          `json:"resourceVersion"`
+				ManagedFields   json.RawMessage `json:"managedFields"`
 			} `json:"metadata"`
 		}
 		// with regard to case: an object may have a field Metadata beside its metadata
@@ -348,14 +350,20 @@ func (o Objects) page(ctx context.Context, apiVersion, token string, limit int) 
 		}
 		page.Objects = append(page.Objects,
 			migrate.Object{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion})
-		page.ManagedFields = append(page.ManagedFields, m.ManagedFields)
+		if list.Managed != "" {
+			managed := m.ManagedFields
+			if !bytes.Contains(managed, []byte(list.Managed)) {
+				managed = nil
+			}
+			page.ManagedFields = append(page.ManagedFields, managed)
+		}
 		return nil
 	})
 	page.ResourceVersion, page.Next = meta.ResourceVersion, meta.Continue
 	if meta.RemainingItemCount != nil {
 		page.Remaining = *meta.RemainingItemCount
 	}
-	if err == nil && page.Next != "" && page.Next == token {
+	if err == nil && page.Next != "" && page.Next == list.Token {
 		err = errors.New("the server repeats a continue token: the list does not end")
 	}
 	return page, err

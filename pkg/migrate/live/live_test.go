@@ -87,7 +87,7 @@ func (a *api) groups() answer {
 
 // kinds are those of the resources in paths.
 var kinds = map[string]string{"pizzas": "Pizza", "services": "Service", "endpoints": "Endpoints",
-	"customresourcedefinitions": "CustomResourceDefinition"}
+	"customresourcedefinitions": "CustomResourceDefinition", "deployments": "Deployment"}
 
 // asServers adds what a server says of itself in each answer.
 func asServers(url string, code int, body object) {
@@ -136,7 +136,7 @@ var pizzas = migrate.Resource{Name: "pizzas.g.example", Group: "g.example", Plur
 
 func crd(version string) object {
 	return object{"apiVersion": "apiextensions.k8s.io/" + version, "kind": "CustomResourceDefinition",
-		"metadata": object{"name": pizzas.Name},
+		"metadata": object{"name": pizzas.Name, "resourceVersion": "1"},
 		"spec": object{"group": pizzas.Group, "scope": "Namespaced",
 			"names":    object{"plural": "pizzas", "kind": "Pizza"},
 			"versions": []object{{"name": "v1", "served": true, "storage": true}}}}
@@ -213,21 +213,20 @@ func TestPageGoesOnWhenTheServerHasForgotten(t *testing.T) {
 		ok(object{"metadata": object{"resourceVersion": "13"}, "items": nil}),
 	}})
 	o := Objects{s, pizzas}
-	page, err := o.Page(t.Context(), "g.example/v1", "", 1)
+	page, err := o.Page(t.Context(), migrate.List{APIVersion: "g.example/v1", Limit: 1})
 	want := migrate.Page{Objects: []migrate.Object{{Namespace: "shop", Name: "a", ResourceVersion: "1"}},
-		ManagedFields:   [][]migrate.ManagedField{nil},
 		ResourceVersion: "9", Next: "second", Remaining: 1}
 	if diff := cmp.Diff(want, page); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
-	if page, err = o.Page(t.Context(), "g.example/v1", page.Next, 1); err != nil || page.Objects[0].Name != "b" ||
-		page.Next != "" {
+	if page, err = o.Page(t.Context(), migrate.List{APIVersion: "g.example/v1", Limit: 1, Token: page.Next}); err != nil ||
+		page.Objects[0].Name != "b" || page.Next != "" {
 		t.Errorf("%+v, %v; want b", page, err)
 	}
 	if got := a.seen[len(a.seen)-1]; !strings.Contains(got, "continue=second-now") {
 		t.Errorf("%s, want the token that the server gave", got)
 	}
-	if page, err = o.Page(t.Context(), "g.example/v1", "", 1); err != nil || len(page.Objects) != 0 {
+	if page, err = o.Page(t.Context(), migrate.List{APIVersion: "g.example/v1", Limit: 1}); err != nil || len(page.Objects) != 0 {
 		t.Errorf("an empty list: %+v, %v", page, err)
 	}
 }
@@ -239,12 +238,12 @@ func TestPageRefusesAListThatIsCutOff(t *testing.T) {
 	for _, text := range []string{whole[:len(whole)-1], `[]`, begin + `"items":[{}]}`,
 		begin + `"items":[{"metadata":{"name":"a"}}]}`, `{"items":[]}`} {
 		s, _ := serve(t, map[string][]answer{path: {ok(text)}})
-		if page, err := (Objects{s, pizzas}).Page(t.Context(), "g.example/v1", "", 1); err == nil {
+		if page, err := (Objects{s, pizzas}).Page(t.Context(), migrate.List{APIVersion: "g.example/v1", Limit: 1}); err == nil {
 			t.Errorf("%q: %+v, want an error", text, page)
 		}
 	}
 	s, _ := serve(t, map[string][]answer{path: {ok(whole[:len(whole)-1]), ok(whole)}})
-	if page, err := (Objects{s, pizzas}).Page(t.Context(), "g.example/v1", "", 1); err != nil ||
+	if page, err := (Objects{s, pizzas}).Page(t.Context(), migrate.List{APIVersion: "g.example/v1", Limit: 1}); err != nil ||
 		len(page.Objects) != 1 {
 		t.Errorf("a page that was cut off once: %+v, %v, want it read again", page, err)
 	}
