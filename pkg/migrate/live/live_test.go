@@ -202,6 +202,9 @@ func item(name, resourceVersion string) object {
 		"Metadata": object{"name": "a field of its own"}}
 }
 
+// first is the first page of pizzas, with one of them.
+var first = migrate.List{APIVersion: "g.example/v1", Limit: 1}
+
 func TestPageGoesOnWhenTheServerHasForgotten(t *testing.T) {
 	path := "GET /apis/g.example/v1/pizzas"
 	s, a := serve(t, map[string][]answer{path: {
@@ -213,20 +216,22 @@ func TestPageGoesOnWhenTheServerHasForgotten(t *testing.T) {
 		ok(object{"metadata": object{"resourceVersion": "13"}, "items": nil}),
 	}})
 	o := Objects{s, pizzas}
-	page, err := o.Page(t.Context(), migrate.List{APIVersion: "g.example/v1", Limit: 1})
+	page, err := o.Page(t.Context(), first)
 	want := migrate.Page{Objects: []migrate.Object{{Namespace: "shop", Name: "a", ResourceVersion: "1"}},
 		ResourceVersion: "9", Next: "second", Remaining: 1}
 	if diff := cmp.Diff(want, page); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
-	if page, err = o.Page(t.Context(), migrate.List{APIVersion: "g.example/v1", Limit: 1, Token: page.Next}); err != nil ||
+	second := first
+	second.Token = page.Next
+	if page, err = o.Page(t.Context(), second); err != nil ||
 		page.Objects[0].Name != "b" || page.Next != "" {
 		t.Errorf("%+v, %v; want b", page, err)
 	}
 	if got := a.seen[len(a.seen)-1]; !strings.Contains(got, "continue=second-now") {
 		t.Errorf("%s, want the token that the server gave", got)
 	}
-	if page, err = o.Page(t.Context(), migrate.List{APIVersion: "g.example/v1", Limit: 1}); err != nil || len(page.Objects) != 0 {
+	if page, err = o.Page(t.Context(), first); err != nil || len(page.Objects) != 0 {
 		t.Errorf("an empty list: %+v, %v", page, err)
 	}
 }
@@ -238,12 +243,12 @@ func TestPageRefusesAListThatIsCutOff(t *testing.T) {
 	for _, text := range []string{whole[:len(whole)-1], `[]`, begin + `"items":[{}]}`,
 		begin + `"items":[{"metadata":{"name":"a"}}]}`, `{"items":[]}`} {
 		s, _ := serve(t, map[string][]answer{path: {ok(text)}})
-		if page, err := (Objects{s, pizzas}).Page(t.Context(), migrate.List{APIVersion: "g.example/v1", Limit: 1}); err == nil {
+		if page, err := (Objects{s, pizzas}).Page(t.Context(), first); err == nil {
 			t.Errorf("%q: %+v, want an error", text, page)
 		}
 	}
 	s, _ := serve(t, map[string][]answer{path: {ok(whole[:len(whole)-1]), ok(whole)}})
-	if page, err := (Objects{s, pizzas}).Page(t.Context(), migrate.List{APIVersion: "g.example/v1", Limit: 1}); err != nil ||
+	if page, err := (Objects{s, pizzas}).Page(t.Context(), first); err != nil ||
 		len(page.Objects) != 1 {
 		t.Errorf("a page that was cut off once: %+v, %v, want it read again", page, err)
 	}
@@ -371,5 +376,31 @@ func TestBuiltInIsFoundByWhatTheServerServes(t *testing.T) {
 		if _, _, _, err := s.BuiltIn(t.Context(), name); !errors.Is(err, ErrNoDefinition) {
 			t.Errorf("%s: %v, want ErrNoDefinition", name, err)
 		}
+	}
+}
+
+// managedFields come as text, where they are asked for and name what is looked for: decoded, a page of them takes
+// gigabytes.
+func TestManagedFieldsComeWhereTheyAreAskedFor(t *testing.T) {
+	managed := func(name, apiVersion string) object {
+		o := item(name, "1")
+		o["metadata"].(object)["managedFields"] = []object{{"manager": "m", "apiVersion": apiVersion}}
+		return o
+	}
+	s, _ := serve(t, map[string][]answer{"GET /apis/g.example/v1/pizzas": {ok(object{
+		"metadata": object{"resourceVersion": "9"},
+		"items":    []object{managed("a", "g.example/v0"), managed("b", "g.example/v1"), item("c", "1")}})}})
+	o, list := Objects{s, pizzas}, first
+	page, err := o.Page(t.Context(), list)
+	if err != nil || len(page.Objects) != 3 || page.ManagedFields != nil {
+		t.Errorf("%+v, %v; want no managedFields", page, err)
+	}
+	list.Managed = "g.example/v0"
+	if page, err = o.Page(t.Context(), list); err != nil || len(page.ManagedFields) != 3 {
+		t.Fatalf("%+v, %v; want managedFields", page, err)
+	}
+	if got := string(page.ManagedFields[0]); got != `[{"apiVersion":"g.example/v0","manager":"m"}]` ||
+		page.ManagedFields[1] != nil || page.ManagedFields[2] != nil {
+		t.Errorf("%q, want those of a alone", page.ManagedFields)
 	}
 }
