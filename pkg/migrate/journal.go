@@ -165,8 +165,8 @@ func Undo(p *Plan, records []Record, to string) ([]Step, error) {
 	return back, nil
 }
 
-var errNothingToUndo = errors.New("there is nothing to undo: objects were written again as they are, and every version " +
-	"that is stored is read")
+var errNothingToUndo = errors.New("there is nothing to undo: objects were written again as they are, and every " +
+	"version that is stored is read")
 
 // safePoint is how many steps stay done.
 func safePoint(p *Plan, reached int, to string) (int, error) {
