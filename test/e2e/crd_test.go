@@ -554,7 +554,8 @@ func (p *pizzeria) rewriteBuiltIn() {
 		p.Errorf("status does not tell of the deployment of extensions/v1beta1:\n%s", out)
 	}
 	plan := filepath.Join(p.rig.Dir(), "deployments.plan")
-	p.fusionctl(0, "plan", "deployments.apps", "--grace", "0s", "--out", plan)
+	// 3: without a spec, another server may write it that knows more fields.
+	p.fusionctl(3, "plan", "deployments.apps", "--grace", "0s", "--out", plan)
 	p.fusionctl(0, "apply", plan, "--yes")
 	response, err := p.etcd.Client().Get(p.Context(), key)
 	if err != nil || len(response.Kvs) != 1 {
