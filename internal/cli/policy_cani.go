@@ -39,7 +39,8 @@ a namespaced resource is in namespace "default", with -A without a namespace, as
 As a server does, it adds group system:authenticated to the user's groups, those of a service account, and
 system:unauthenticated for system:anonymous. --exact-groups adds none.
 
---list prints the rules for the user in the namespace; --who prints the subjects of the file that may make the request.
+--list prints the rules for the user in the namespace; --who prints the subjects of the file that may make the request,
+and for a read in a namespace those that may list or watch the resource over all namespaces.
 Group system:masters is allowed everything, whatever the policy.
 
 Exit codes: 0 yes, 2 bad usage or a bad file, 3 no.`,

@@ -39,7 +39,8 @@ every request of the claim is allowed.
 
 A resource is named as in kubectl, also by its kind or its short name; without a group the claim is about every group
 that has it, with --allow about the one of the newest version. A name that no API has is refused, with a suggestion: any
-claim about it is true. --crd names custom resources. The proved claim is printed in full.
+claim about it is true. --crd names custom resources. With "in NAMESPACE" a denial is also about lists and watches over
+all namespaces, which show its objects. The proved claim is printed in full.
 
 A proof is about the policy alone. Group system:masters is allowed everything.
 
@@ -133,6 +134,9 @@ func printProofs(w io.Writer, req policyProveRequest, document policyProveDocume
 		visible.Fprintf(w, "%s: %s %s\n", verdict, c.Want, c.Claim)
 		for _, r := range c.Regions {
 			visible.Fprintf(w, "    of %s: %s\n", r.Who(), r.What())
+		}
+		if len(c.ClusterScoped) > 0 {
+			visible.Fprintf(w, "    except what is cluster-scoped\n")
 		}
 		for _, s := range c.Except {
 			visible.Fprintf(w, "    except %s\n", subjectText(s))

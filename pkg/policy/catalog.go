@@ -349,6 +349,27 @@ func (c *Catalog) Namespaced(apiGroup, resource string) (namespaced, known bool)
 	return entry.namespaced, known
 }
 
+// clusterWide reports whether a resource is known not to be in namespaces, but for namespaces: each of them is in
+// itself, for authorizers.
+func (c *Catalog) clusterWide(apiGroup, resource string) bool {
+	namespaced, known := c.Namespaced(apiGroup, resource)
+	return known && !namespaced && resource != "namespaces"
+}
+
+// allClusterWide names, sorted, the resources of a group that are clusterWide; of every group for "*".
+func (c *Catalog) allClusterWide(apiGroup string) []string {
+	var all []string
+	for group, resources := range c.groups {
+		for resource := range resources {
+			if star(apiGroup).covers(equals(group)) && c.clusterWide(group, resource) {
+				all = append(all, qualified(resource, group))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // Complete fills in the object of a request, by the resource as people write it: RESOURCE[.GROUP][/SUBRESOURCE]. A
 // namespaced resource without a namespace is in "default", with allNamespaces in every one; a cluster-scoped one is in
 // none, and a request for one namespace carries its name. It returns notes about what was read otherwise than written.

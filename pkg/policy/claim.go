@@ -14,8 +14,11 @@ import (
 
 // Claim is a set of requests about which something is to be proved: some regions, less the requests of some subjects.
 type Claim struct {
-	Regions []Region  // one for each API group of the resource
+	Regions []Region  // one for each API group of the resource, and one for its lists over all namespaces
 	Except  []Subject // users and groups; a request by one of the users, or with one of the groups, does not count
+	// ClusterScoped are resources, such as nodes or clusterroles.rbac.authorization.k8s.io, of which a request without
+	// a namespace does not count: it lists nothing that is in one.
+	ClusterScoped []string
 }
 
 // ParseClaim reads a claim:
@@ -24,7 +27,8 @@ type Claim struct {
 //
 // VERB is read, write, any, or a verb of the API, which counts as a read or a write. WHAT is RESOURCE[.GROUP], *.GROUP,
 // * or a path (/metrics, /debug/*). RESOURCE is a name, a singular, a kind or a short name; without a group it is in
-// every group that has it, for WantAllow only in that of the newest version. Without "in", any namespace and none.
+// every group that has it, for WantAllow only in that of the newest version. Without "in", any namespace and none. With
+// it, a denial is also about lists and watches over all namespaces, which show what is in the namespace.
 // SUBJECT is "user NAME", "group NAME" or "serviceaccount NAMESPACE:NAME"; several after "by" hold at once. Words with
 // spaces stand in double quotes; in "" is a request without a namespace. A subresource is allowed and means its
 // resource: rules cannot tell them apart. Of exec, attach, portforward and proxy even a get is meant, since they do
@@ -74,7 +78,7 @@ func parseClaim(want Want, words []string, catalog *Catalog) (Claim, error) {
 	if r.Verbs, err = parseVerb(words[0]); err != nil {
 		return Claim{}, err
 	}
-	groups, err := r.setWhat(want, words[1], catalog)
+	groups, subresource, err := r.setWhat(want, words[1], catalog)
 	if err != nil {
 		return Claim{}, err
 	}
@@ -123,8 +127,26 @@ func parseClaim(want Want, words []string, catalog *Catalog) (Claim, error) {
 	for _, group := range groups {
 		r.APIGroup = group
 		claim.Regions = append(claim.Regions, r)
+		if want == WantDeny && subresource == "" {
+			claim.addLists(r, catalog)
+		}
 	}
 	return claim, nil
+}
+
+// addLists adds the lists and watches over all namespaces to a claim about one namespace, whose objects they show. A
+// server has nothing else over all namespaces, and nothing of subresources. Source: k8s.io/apiserver v0.36
+// pkg/endpoints/installer.go, RequestInfo: such a request has no namespace.
+func (c *Claim) addLists(r Region, catalog *Catalog) {
+	if r.Path != "" || r.Namespace == "" || r.Namespace == "*" || !r.Verbs.reads() ||
+		catalog.clusterWide(r.APIGroup, r.Resource) {
+		return
+	}
+	r.Namespace, r.Verbs = "", ReadVerbs
+	c.Regions = append(c.Regions, r)
+	if r.Resource == "*" {
+		c.ClusterScoped = append(c.ClusterScoped, catalog.allClusterWide(r.APIGroup)...)
+	}
 }
 
 // leavesSomebody refuses exceptions that all requests of the region meet.
@@ -150,36 +172,31 @@ func (r *Region) setNamespace(namespace string, groups []string, catalog *Catalo
 	if problems := dns.IsDNS1123Label(namespace); len(problems) > 0 {
 		return fmt.Errorf("namespace %q: %s", namespace, strings.Join(problems, "; "))
 	}
-	clusterWide := func(group string) bool {
-		namespaced, known := catalog.Namespaced(group, r.Resource)
-		return known && !namespaced && r.Resource != "namespaces" // of which each is in itself, for authorizers
-	}
-	if !slices.ContainsFunc(groups, func(group string) bool { return !clusterWide(group) }) {
+	if !slices.ContainsFunc(groups, func(group string) bool { return !catalog.clusterWide(group, r.Resource) }) {
 		return fmt.Errorf("%s are cluster-scoped; want in \"\", or nothing", r.Resource)
 	}
 	r.Namespace = namespace
 	return nil
 }
 
-// setWhat reads the object of a claim, and returns the API groups in which it is.
-func (r *Region) setWhat(want Want, what string, catalog *Catalog) ([]string, error) {
+// setWhat reads the object of a claim, and returns the API groups in which it is, and its subresource.
+func (r *Region) setWhat(want Want, what string, catalog *Catalog) (groups []string, subresource string, err error) {
 	if strings.HasPrefix(what, "/") {
 		if isOfResources(what) {
-			return nil, fmt.Errorf("path %q: servers take it for a request of a resource, of which rules for paths "+
-				"decide nothing: name the resource", what)
+			return nil, "", fmt.Errorf("path %q: servers take it for a request of a resource, of which rules for "+
+				"paths decide nothing: name the resource", what)
 		}
 		r.Resource, r.Namespace, r.Path = "", "", what
-		return []string{""}, nil
+		return []string{""}, "", nil
 	}
-	groups, resource, subresource, err := catalog.claimed(what, want == WantAllow)
+	groups, r.Resource, subresource, err = catalog.claimed(what, want == WantAllow)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	r.Resource = resource
 	if slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, subresource) {
 		r.Verbs = AllVerbs
 	}
-	return groups, nil
+	return groups, subresource, nil
 }
 
 // isOfResources reports whether a server takes a path for that of a resource. Source: k8s.io/apiserver RequestInfo.
@@ -293,6 +310,9 @@ func (c Claim) meetsIn(r Region, p part) (Region, bool) {
 	if !ok {
 		return Region{}, false
 	}
+	if r.Namespace == "" && slices.Contains(c.ClusterScoped, qualified(object.resource.word, object.apiGroup.word)) {
+		return Region{}, false
+	}
 	if !p.write {
 		r.Verbs = ReadVerbs
 	}
@@ -343,17 +363,21 @@ func ReachOf(rule Rule) Reach {
 	return Reach{Who: rule.who(), May: rule.what(), Line: rule.Line, Text: rule.String()}
 }
 
-// Who lists the rules that allow the request to some user The list is complete for the policy; group system:masters may
-// do everything besides.
+// Who lists the rules that allow the request to some user, and, where it reads what is in a namespace, those that allow
+// to list it over all namespaces. The list is complete for the policy; group system:masters may do everything besides.
 func Who(rules []Rule, q Request) []Reach {
 	asked := object{isPath: true, path: q.Path}
 	if q.Path == "" {
 		asked = object{apiGroup: equals(q.APIGroup), resource: equals(q.Resource), namespace: equals(q.Namespace)}
 	}
+	everywhere := asked
+	if q.Subresource == "" && isRead(q.Verb) {
+		everywhere.namespace = equals("")
+	}
 	var all []Reach
 	for _, rule := range rules {
 		for _, p := range rule.parts() {
-			if p.object.covers(asked) && (p.write || isRead(q.Verb)) {
+			if (p.object.covers(asked) || p.object.covers(everywhere)) && (p.write || isRead(q.Verb)) {
 				all = append(all, ReachOf(rule))
 				break
 			}
@@ -376,16 +400,19 @@ type Proof struct {
 	Want  Want   `json:"want"`
 	Claim string `json:"claim"`
 	// what the words mean: the claim is about the requests of all of them
-	Regions    []Region    `json:"regions"`
-	Except     []Subject   `json:"except,omitempty"`
-	Proved     bool        `json:"proved"`
-	Violations []Violation `json:"violations,omitempty"` // of a claim that something is denied
-	Refused    *Request    `json:"refused,omitempty"`    // of a claim that everything is allowed
+	Regions []Region  `json:"regions"`
+	Except  []Subject `json:"except,omitempty"`
+	// cluster-scoped resources, which do not count where a region has no namespace
+	ClusterScoped []string    `json:"clusterScoped,omitempty"`
+	Proved        bool        `json:"proved"`
+	Violations    []Violation `json:"violations,omitempty"` // of a claim that something is denied
+	Refused       *Request    `json:"refused,omitempty"`    // of a claim that everything is allowed
 }
 
 // Prove decides a claim that was read from the text, by ProveDenied or by ProveAllowed.
 func Prove(rules []Rule, want Want, text string, claim Claim) Proof {
-	proof := Proof{Want: want, Claim: text, Regions: claim.Regions, Except: claim.Except}
+	proof := Proof{Want: want, Claim: text, Regions: claim.Regions, Except: claim.Except,
+		ClusterScoped: claim.ClusterScoped}
 	if want == WantDeny {
 		proof.Violations = ProveDenied(rules, claim)
 		proof.Proved = len(proof.Violations) == 0

@@ -26,24 +26,35 @@ func TestParseClaim(t *testing.T) {
 		return c
 	}
 	in := func(namespace string) func(*Region) { return func(r *Region) { r.Namespace = namespace } }
+	lists := func(c Claim) Claim {
+		r := c.Regions[0]
+		r.Namespace, r.Verbs = "", ReadVerbs
+		c.Regions = append(c.Regions, r)
+		return c
+	}
 	except := func(c Claim, subjects ...Subject) Claim { c.Except = subjects; return c }
 	tests := map[string]Claim{
 		"write *":                claim(WriteVerbs, []string{"*"}, "*"),
 		"write deployments.apps": claim(WriteVerbs, []string{"apps"}, "deployments"),
 		"delete deployments":     claim(WriteVerbs, apps, "deployments"),
-		"list *.apps in a":       claim(ReadVerbs, []string{"apps"}, "*", in("a")),
-		`any nodes in ""`:        claim(AllVerbs, core, "nodes", in("")),
-		"any nodes":              claim(AllVerbs, core, "nodes"), // those of metrics.k8s.io are no nodes
-		"create pods/exec":       claim(AllVerbs, core, "pods"),
-		"create pods/log":        claim(WriteVerbs, core, "pods"),
-		"write pods.":            claim(WriteVerbs, core, "pods"),
-		"any pod":                claim(AllVerbs, core, "pods"),
-		"any Pod in a":           claim(AllVerbs, core, "pods", in("a")),
-		"any po":                 claim(AllVerbs, core, "pods"),
-		"any secret":             claim(AllVerbs, core, "secrets"),
-		"write deploy":           claim(WriteVerbs, apps, "deployments"),
-		"write Deployment.apps":  claim(WriteVerbs, []string{"apps"}, "deployments"),
-		"read events":            claim(ReadVerbs, []string{"", "events.k8s.io"}, "events"),
+		// Lists over all namespaces show what is in one; of subresources there are none.
+		"list *.apps in a":      lists(claim(ReadVerbs, []string{"apps"}, "*", in("a"))),
+		"any secrets in a":      lists(claim(AllVerbs, core, "secrets", in("a"))),
+		"any namespaces in a":   lists(claim(AllVerbs, core, "namespaces", in("a"))),
+		"write secrets in a":    claim(WriteVerbs, core, "secrets", in("a")),
+		"get pods/log in a":     claim(ReadVerbs, core, "pods", in("a")),
+		`any nodes in ""`:       claim(AllVerbs, core, "nodes", in("")),
+		"any nodes":             claim(AllVerbs, core, "nodes"), // those of metrics.k8s.io are no nodes
+		"create pods/exec":      claim(AllVerbs, core, "pods"),
+		"create pods/log":       claim(WriteVerbs, core, "pods"),
+		"write pods.":           claim(WriteVerbs, core, "pods"),
+		"any pod":               claim(AllVerbs, core, "pods"),
+		"any Pod in a":          lists(claim(AllVerbs, core, "pods", in("a"))),
+		"any po":                claim(AllVerbs, core, "pods"),
+		"any secret":            claim(AllVerbs, core, "secrets"),
+		"write deploy":          claim(WriteVerbs, apps, "deployments"),
+		"write Deployment.apps": claim(WriteVerbs, []string{"apps"}, "deployments"),
+		"read events":           claim(ReadVerbs, []string{"", "events.k8s.io"}, "events"),
 		"write ing": claim(
 			WriteVerbs, []string{"extensions", "networking.internal.knative.dev", "networking.k8s.io"}, "ingresses"),
 		"write namespaces in a":         claim(WriteVerbs, core, "namespaces", in("a")),
@@ -146,6 +157,41 @@ func TestProofsAreAboutEveryGroup(t *testing.T) {
 	}
 }
 
+// TestProofsAboutANamespaceAreAboutListsOverAll: a list or watch over all namespaces has none, and shows those of each.
+func TestProofsAboutANamespaceAreAboutListsOverAll(t *testing.T) {
+	rules := []Rule{{Group: "devs", Resource: "secrets", Readonly: true, Line: 1},
+		{Group: "devs", Resource: "secrets", Namespace: "other", Line: 2},
+		{Group: "devs", Resource: "nodes", Line: 3},
+		{Group: "devs", APIGroup: "apps", Resource: "*", Line: 4}}
+	for text, lines := range map[string][]int{
+		"any secrets in kube-system":                     {1},
+		"watch secrets in kube-system":                   {1},
+		"any secrets in kube-system except group devs":   nil,
+		"write secrets in kube-system":                   nil,
+		"get pods/log in kube-system":                    nil,
+		"any * in kube-system":                           {1, 4}, // nodes are in none
+		"any *.apps in kube-system":                      {4},
+		"read deployments.apps in kube-system":           {4},
+		"read deployments.extensions in kube-system":     nil,
+		"any controllerrevisions in a by group somebody": {4},
+	} {
+		claim, err := ParseClaim(WantDeny, text, NewCatalog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		for _, v := range ProveDenied(rules, claim) {
+			got = append(got, v.Line)
+			if v.Example.Verb != "list" || v.Example.Namespace != "" {
+				t.Errorf("%s: shown by %v, want a list over all namespaces", text, v.Example)
+			}
+		}
+		if !slices.Equal(got, lines) {
+			t.Errorf("%s: lines %v break it, want %v", text, got, lines)
+		}
+	}
+}
+
 // randomClaim draws from the words of randomRule.
 func randomClaim(r *rand.Rand) Claim {
 	rule := randomRule(r)
@@ -241,6 +287,7 @@ func TestWhoListsEverySubject(t *testing.T) {
 		{User: "bob", Group: "ops", APIGroup: "*", Resource: "*", Namespace: "*", Line: 3},
 		{User: "carol", NonResourcePath: "*", Line: 4},
 		{Resource: "*", Namespace: "*", Line: 5},
+		{User: "erin", Resource: "pods", Readonly: true, Line: 6},
 	}
 	who := func(q Request) []string {
 		var names []string
@@ -254,6 +301,8 @@ func TestWhoListsEverySubject(t *testing.T) {
 		want    []string
 	}{
 		{Request{Verb: "get", Resource: "pods", Namespace: "a"},
+			[]string{`group "devs"`, `user "alice"`, `user "bob" in group "ops"`, `user "erin"`}},
+		{Request{Verb: "get", Resource: "pods", Subresource: "log", Namespace: "a"},
 			[]string{`group "devs"`, `user "alice"`, `user "bob" in group "ops"`}},
 		{Request{Verb: "create", Resource: "pods", Namespace: "b"}, []string{`user "bob" in group "ops"`}},
 		{Request{Verb: "get", Path: "/metrics"}, []string{`user "carol"`}},

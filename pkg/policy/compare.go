@@ -208,8 +208,11 @@ func (taken names) or(word, fresh string) string {
 func (taken names) example(r Region, otherwise *Authorizer) Request {
 	q := Request{User: taken.or(r.User, "somebody"), Groups: r.Groups, Verb: "get"}
 	if r.Path == "" {
-		if r.Verbs.writes() {
+		switch {
+		case r.Verbs.writes():
 			q.Verb = "create"
+		case r.Namespace == "": // a get has one, but for that of what is cluster-scoped
+			q.Verb = "list"
 		}
 		q.APIGroup, q.Resource, q.Namespace = taken.or(r.APIGroup, "some.group"), taken.or(r.Resource, "somethings"),
 			taken.or(r.Namespace, "some-namespace")
