@@ -16,7 +16,8 @@ import (
 )
 
 // AuditEvent is what is read of an event of an API server's audit log.
-// Source: k8s.io/apiserver pkg/apis/audit/v1; v1beta1 and v1alpha1 have the same names.
+// Source: k8s.io/apiserver pkg/apis/audit/v1; v1beta1 and v1alpha1 have the same names, but for the times and for the
+// group of an object of v1alpha1.
 type AuditEvent struct {
 	APIVersion       string            `json:"apiVersion"`
 	Kind             string            `json:"kind"`
@@ -45,7 +46,7 @@ type AuditUser struct {
 // AuditObject is what the request was for; a request for a path has none.
 type AuditObject struct {
 	APIGroup    string `json:"apiGroup"`
-	APIVersion  string `json:"apiVersion"`
+	APIVersion  string `json:"apiVersion"` // without the group, which v1alpha1 has before it
 	Resource    string `json:"resource"`
 	Subresource string `json:"subresource"`
 	Namespace   string `json:"namespace"`
@@ -103,6 +104,7 @@ func ReadAudit(name string, r io.Reader, visit func(AuditEvent) error) error {
 			events = event.Items
 		}
 		for _, e := range events {
+			e.splitAlpha(event.APIVersion)
 			if err := visit(e); err != nil {
 				return err
 			}
@@ -114,6 +116,18 @@ func ReadAudit(name string, r io.Reader, visit func(AuditEvent) error) error {
 		return fmt.Errorf("reading %s after line %d: %w", name, number, err)
 	}
 	return nil
+}
+
+// splitAlpha takes the group from the version of an object, where v1alpha1 has both: servers of 1.7 write nothing else.
+// Source: k8s.io/apiserver v0.17 pkg/apis/audit/v1alpha1/conversion.go.
+func (e *AuditEvent) splitAlpha(apiVersion string) {
+	o := e.ObjectRef
+	if apiVersion != "audit.k8s.io/v1alpha1" || o == nil || o.APIGroup != "" {
+		return
+	}
+	if i := strings.LastIndexByte(o.APIVersion, '/'); i >= 0 {
+		o.APIGroup, o.APIVersion = o.APIVersion[:i], o.APIVersion[i+1:]
+	}
 }
 
 // Requests returns what had to be authorized for the event, and whether the server allowed it: the request itself, and

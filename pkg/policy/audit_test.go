@@ -141,6 +141,36 @@ func TestReadAuditReadsGzipAndLists(t *testing.T) {
 	}
 }
 
+// TestReadAuditReadsObjectsOfAlpha: there, the version of an object has its group before it.
+func TestReadAuditReadsObjectsOfAlpha(t *testing.T) {
+	alpha := func(kind, rest string) string {
+		return `{"kind":"` + kind + `","apiVersion":"audit.k8s.io/v1alpha1",` + rest + `}`
+	}
+	const item = `"stage":"ResponseComplete","verb":"get","timestamp":"2018-02-03T04:05:06Z","objectRef":{"resource":"x",`
+	for text, want := range map[string][2]string{
+		alpha("Event", item+`"apiVersion":"restaurant.example/v1alpha1"}`):              {"restaurant.example", "v1alpha1"},
+		alpha("EventList", `"items":[{`+item+`"apiVersion":"a.example/v1"}}]`):          {"a.example", "v1"},
+		alpha("Event", item+`"apiVersion":"v1"}`):                                       {"", "v1"},
+		alpha("Event", item+`"apiGroup":"a.example","apiVersion":"v1"}`):                {"a.example", "v1"},
+		event("a", "", "get", `"objectRef":{"apiGroup":"a.example","apiVersion":"v1"}`): {"a.example", "v1"},
+	} {
+		visited := 0
+		err := ReadAudit("log", strings.NewReader(text), func(e AuditEvent) error {
+			visited++
+			if got := [2]string{e.ObjectRef.APIGroup, e.ObjectRef.APIVersion}; got != want {
+				t.Errorf("%s: an object of %q, want %q", text, got, want)
+			}
+			if strings.Contains(text, "v1alpha1") && e.Timestamp.IsZero() {
+				t.Errorf("%s: no time", text)
+			}
+			return nil
+		})
+		if err != nil || visited != 1 {
+			t.Errorf("%s: %d events, %v; want one", text, visited, err)
+		}
+	}
+}
+
 func TestReadAuditRefusesWhatIsNoLog(t *testing.T) {
 	stop := errors.New("stop")
 	for text, want := range map[string]string{
