@@ -33,7 +33,30 @@ type AuditEvent struct {
 	ObjectRef        *AuditObject      `json:"objectRef"`
 	ResponseStatus   *AuditStatus      `json:"responseStatus"`
 	Annotations      map[string]string `json:"annotations"`
-	Items            []AuditEvent      `json:"items"` // of an EventList
+	Items            json.RawMessage   `json:"items"` // of an EventList; as text, since many short ones fit into a line
+}
+
+// events hands the event, or each event of an EventList, to visit.
+func (e AuditEvent) events(visit func(AuditEvent) error) error {
+	if e.Kind != "EventList" {
+		return visit(e)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(e.Items))
+	if start, err := decoder.Token(); len(e.Items) == 0 || err == nil && start == nil {
+		return nil // no items
+	} else if start != json.Delim('[') {
+		return errors.New("items: want a list")
+	}
+	for decoder.More() {
+		var item AuditEvent
+		if err := decoder.Decode(&item); err != nil {
+			return fmt.Errorf("items: %w", brief(err))
+		}
+		if err := visit(item); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // AuditUser is who made the request.
@@ -66,7 +89,7 @@ const auditBlankLines = 1_000_000
 const auditLineBytes = 16 << 20
 
 // ReadAudit reads the audit log of an API server, one JSON event per line, gzip or not, and hands each event to visit.
-// Units:  one line is held at a time; a line may be 16 MiB.
+// Units:  one line is held at a time, and one event of those that it lists; a line may be 16 MiB.
 // Errors: a line that is no audit event, or a million blank ones, as FILE:LINE: ...; the error of visit as it is.
 // Nothing else is skipped silently.
 func ReadAudit(name string, r io.Reader, visit func(AuditEvent) error) error {
@@ -99,15 +122,17 @@ func ReadAudit(name string, r io.Reader, visit func(AuditEvent) error) error {
 			return fmt.Errorf("%s:%d: not an audit event: apiVersion %q, want audit.k8s.io/v1", name, number,
 				event.APIVersion)
 		}
-		events := []AuditEvent{event}
-		if event.Kind == "EventList" {
-			events = event.Items
-		}
-		for _, e := range events {
+		var failed error
+		err := event.events(func(e AuditEvent) error {
 			e.splitAlpha(event.APIVersion)
-			if err := visit(e); err != nil {
-				return err
-			}
+			failed = visit(e)
+			return failed
+		})
+		if failed != nil {
+			return failed
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: not an audit event in JSON: %w", name, number, err)
 		}
 	}
 	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {

@@ -215,6 +215,42 @@ func TestUsageMemoryDoesNotGrowWithRequests(t *testing.T) {
 	}
 }
 
+// TestReadAuditHoldsOneEvent reads a line that lists a million events.
+func TestReadAuditHoldsOneEvent(t *testing.T) {
+	const events = 1_000_000
+	line := `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[{}` + strings.Repeat(",{}", events-1) + `]}`
+	var before, during runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	visited := 0
+	err := ReadAudit("log", strings.NewReader(line), func(AuditEvent) error {
+		if visited++; visited == events {
+			runtime.GC()
+			runtime.ReadMemStats(&during)
+		}
+		return nil
+	})
+	if held := int64(during.HeapAlloc) - int64(before.HeapAlloc); err != nil || visited != events || held > 64<<20 {
+		t.Errorf("%d events, %v, %d bytes are held at the last; want %d and less than 64 MiB", visited, err, held,
+			events)
+	}
+}
+
+func TestReadAuditRefusesBadLists(t *testing.T) {
+	for items, want := range map[string]string{
+		`[{"verb":"get"},{"verb":7}]`: "log:1: not an audit event in JSON: items: verb: want a string",
+		`{}`:                          "log:1: not an audit event in JSON: items: want a list",
+		`null`:                        "",
+		`[]`:                          "",
+	} {
+		text := `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":` + items + `}`
+		err := ReadAudit("log", strings.NewReader(text), func(AuditEvent) error { return nil })
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("ReadAudit of items %s = %v, want %q", items, err, want)
+		}
+	}
+}
+
 // repeated is a file with the same text many times.
 type repeated struct {
 	text  string
