@@ -253,17 +253,18 @@ func (c *Catalog) claimed(text string, newest bool) (groups []string, resource, 
 	return groups, resource, subresource, c.checkSubresource(groups[0], resource, subresource)
 }
 
-// plural is the name of the resource that a word stands for in one of the groups; "" when there is none.
+// plural is the name of the resource that a word stands for in one of the groups; "" when there is none. A name of
+// Kubernetes' own is before all other words; that of a custom resource, such as "secret", is not.
 func (c *Catalog) plural(word string, groups []string) (string, error) {
 	word = strings.ToLower(word)
 	short, _ := kubever.ResourceOfShortName(word)
 	found := map[string]bool{}
 	for _, group := range groups {
-		if c.Has(group, word) {
+		if c.groups[group][word].builtin {
 			return word, nil
 		}
 		for resource, entry := range c.groups[group] {
-			if slices.Contains(entry.aliases, word) || resource == short && entry.builtin {
+			if resource == word || slices.Contains(entry.aliases, word) || resource == short && entry.builtin {
 				found[resource] = true
 			}
 		}

@@ -140,6 +140,32 @@ func TestClaimsAboutCustomResources(t *testing.T) {
 	}
 }
 
+// TestCustomResourcesTakeNoWordsOver: a custom resource may have any name, and a claim about secrets stays one.
+func TestCustomResourcesTakeNoWordsOver(t *testing.T) {
+	catalog := NewCatalog()
+	for _, plural := range []string{"secret", "po", "deploy", "pods"} {
+		err := catalog.AddCRDs("crds.yaml", []byte(`{kind: CustomResourceDefinition, spec: {group: a.example, scope: Namespaced,
+			names: {plural: `+plural+`, singular: `+plural+`, kind: X, shortNames: [nodes]}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for word, want := range map[string]string{
+		"secret": "want one of secret, secrets", "po": "want one of po, pods",
+		"deploy": "want one of deploy, deployments",
+		// the name of one of them, or of one of Kubernetes' own
+		"secret.a.example": "", "secrets": "", "pods": "", "nodes": "", "deployment": "",
+	} {
+		claim, err := ParseClaim(WantDeny, "any "+word, catalog)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("any %s: %+v, %v, want an error with %q", word, claim.Regions, err, want)
+		}
+		if word == "nodes" && claim.Regions[0].Resource != "nodes" {
+			t.Errorf("any nodes: %+v", claim.Regions)
+		}
+	}
+}
+
 // TestProofsAreAboutEveryGroup: a resource that is writable in one of its groups is writable.
 func TestProofsAreAboutEveryGroup(t *testing.T) {
 	rules := []Rule{{User: "alice", APIGroup: "extensions", Resource: "deployments", Namespace: "*", Line: 1},
