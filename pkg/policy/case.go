@@ -5,8 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // ParseOneMeaning is Parse of a file that means the same to servers of every release. Errors: those of Parse, and a
@@ -20,16 +18,7 @@ var internalFields = []string{"User", "Group", "Readonly", "APIGroup", "Resource
 
 // oneMeaning returns an error for a line with a field in another case.
 func oneMeaning(text []byte) error {
-	all, _, err := members(text, skip(text, " \t\r\n"))
-	if err != nil { // YAML, or a byte order mark before JSON
-		asJSON, err := yaml.YAMLToJSON(text)
-		if err != nil {
-			return nil //nolint:nilerr // of another encoding, which has no fields by name
-		}
-		if all, _, err = members(asJSON, 0); err != nil {
-			return nil //nolint:nilerr // the same
-		}
-	}
+	all, _ := membersOf(text)
 	specName, fields := "spec", specFields
 	if version, _ := findFold(all, "apiVersion"); strings.Contains(string(version.value), "__internal") {
 		specName, fields = "Spec", internalFields
@@ -37,15 +26,15 @@ func oneMeaning(text []byte) error {
 	if err := sameCase(all, []string{specName}); err != nil {
 		return err
 	}
-	spec, hasSpec := find(all, specName)
-	if !hasSpec { // of version 0, perhaps, which has the fields of a spec beside its version
+	if !hasKey(all, specName) { // of version 0, perhaps, which has the fields of a spec beside its version
 		return sameCase(all, fields)
 	}
-	inner, _, err := members(spec.value, 0)
-	if err != nil {
-		return nil //nolint:nilerr // null, which has no fields
-	}
-	return sameCase(inner, fields)
+	return sameCase(inside(all, specName), fields)
+}
+
+func hasKey(all []member, key string) bool {
+	_, ok := find(all, key)
+	return ok
 }
 
 func sameCase(all []member, fields []string) error {

@@ -203,8 +203,9 @@ func Checks() []finding.Rule {
 			Evidence: finding.Evidence{Read: "the owners of the plan"},
 		},
 		{
-			ID: "FUS213", Title: "A duplicate field in one line", Severity: finding.Warning,
-			Why:      "The server silently takes the last one; a second spec is merged into the first.",
+			ID: "FUS213", Title: "A duplicate field in one line", Severity: finding.Error,
+			Why: "The server silently takes the last one that is not null, and merges a second spec into the first. " +
+				"Who reads the line may see another rule. Equal values are a warning.",
 			Fix:      "write the field once, with the value that is meant",
 			Bad:      policyLine + `"spec":{"user":"alice","user":"bob","resource":"configmaps","namespace":"a"}}`,
 			Good:     policyLine + `"spec":{"user":"bob","resource":"configmaps","namespace":"a"}}`,

@@ -21,37 +21,55 @@ import (
 
 // checkSpelling judges how a line is written, and what that makes of it.
 func (v *validation) checkSpelling(line *checkedLine, unversioned bool) {
-	start := skip(line.text, " \t\r\n")
-	all, _, err := members(line.text, start)
-	version, hasVersion := findFold(all, "apiVersion")
-	switch {
-	case err != nil && !unversioned:
+	before := len(v.findings)
+	all, isJSON := membersOf(line.text)
+	if !isJSON && !unversioned {
 		line.repair = line.explicit()
 		v.add("FUS214", place{line.number, 1}, line.rule.who(), line.repair.fix(),
 			"the line is not JSON, perhaps because of a byte order mark; the server reads it as YAML, other tools do "+
 				"not")
-	case unversioned || string(version.value) != `"`+APIVersion+`"`:
-		at := place{line.number, start + 1}
-		if hasVersion {
-			at.column = version.valueAt + 1
-		}
-		line.repair = line.explicit()
-		if rule, ok := repairObject(all); ok && hasMember(all, "spec") {
-			line.repair = &repaired{}
-			line.repair.addRule(rule)
-		}
-		if strings.Contains(string(version.value), "__internal") {
-			v.add("FUS151", at, line.rule.who(), line.repair.fix(),
-				"apiVersion %s is the server's internal one: its fields are spelled differently, and a \"*\" "+
-					"includes anonymous requests", version.value)
-			return
-		}
-		v.add("FUS150", at, line.rule.who(), line.repair.fix(),
-			"without apiVersion %q the server reads the line as a rule of version 0, which allows %s to %s",
-			APIVersion, line.rule.who(), line.rule.what())
-	default:
-		v.checkFields(line, all)
 	}
+	if isJSON || unversioned || len(all) > 0 { // otherwise it is of an encoding without fields by name
+		v.checkVersion(line, unversioned, all)
+	}
+	if !isJSON {
+		line.spec = nil
+		for i := range v.findings[before:] {
+			v.findings[before+i].Column = 1
+		}
+	}
+}
+
+func (v *validation) checkVersion(line *checkedLine, unversioned bool, all []member) {
+	version, hasVersion := findFold(all, "apiVersion")
+	if !unversioned && string(version.value) == `"`+APIVersion+`"` {
+		v.checkFields(line, all)
+		return
+	}
+	at := place{line.number, skip(line.text, " \t\r\n") + 1}
+	if hasVersion {
+		at.column = version.valueAt + 1
+	}
+	line.repair = line.explicit()
+	if strings.Contains(string(version.value), "__internal") {
+		v.add("FUS151", at, line.rule.who(), line.repair.fix(),
+			"apiVersion %s is the server's internal one: its fields are spelled differently, and a \"*\" "+
+				"includes anonymous requests", version.value)
+		return
+	}
+	if rule, ok := repairObject(all); ok && hasMember(all, "spec") && line.rule.includes(rule) {
+		line.repair = &repaired{}
+		line.repair.addRule(rule)
+	}
+	v.add("FUS150", at, line.rule.who(), line.repair.fix(),
+		"without apiVersion %q the server reads the line as a rule of version 0, which allows %s to %s",
+		APIVersion, line.rule.who(), line.rule.what())
+}
+
+// includes reports whether a rule allows all that the other one does to subjects of servers, which put every user but
+// the anonymous one into group system:authenticated.
+func (r Rule) includes(other Rule) bool {
+	return !slices.ContainsFunc(Compare([]Rule{r}, []Rule{other}).Gained, func(e Excess) bool { return !e.Unlikely })
 }
 
 // explicit writes out what the server makes of the line. A line that allows every request by default, without a
@@ -89,7 +107,6 @@ func hasMember(all []member, key string) bool {
 // checkFields looks for fields that the server ignores or merges, in a line of the right version.
 func (v *validation) checkFields(line *checkedLine, all []member) {
 	before := len(v.findings)
-	spec, hasSpec := find(all, "spec")
 	for _, m := range all {
 		switch {
 		case m.key == "spec", strings.EqualFold(m.key, "apiVersion"), strings.EqualFold(m.key, "kind"):
@@ -106,25 +123,21 @@ func (v *validation) checkFields(line *checkedLine, all []member) {
 		}
 	}
 	v.checkTwice(line, all)
-	if hasSpec {
-		inner, _, err := members(spec.value, 0)
-		if err == nil { // otherwise it is null, which the server takes for an empty one
-			for i := range inner {
-				inner[i].keyAt += spec.valueAt
-				inner[i].valueAt += spec.valueAt
-			}
-			line.spec = inner
-			v.checkSpec(line)
-		}
-	}
-	if len(v.findings) == before {
+	line.spec = inside(all, "spec")
+	v.checkSpec(line)
+	found := v.findings[before:]
+	if len(found) == 0 {
 		return
 	}
-	if rule, ok := repairObject(all); ok {
+	rule, ok := repairObject(all)
+	if !slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Rule != "FUS213" }) {
+		rule, ok = line.rule, true // the server reads every field
+	}
+	if ok {
 		line.repair = &repaired{}
 		line.repair.addRule(rule)
-		for i := range v.findings[before:] {
-			v.findings[before+i].Fix = line.repair.fix()
+		for i := range found {
+			found[i].Fix = line.repair.fix()
 		}
 	}
 }
@@ -184,14 +197,27 @@ func rawString(all []member, key string) string {
 
 // checkTwice finds fields of one object that stand in it twice.
 func (v *validation) checkTwice(line *checkedLine, all []member) {
-	seen := map[string]bool{}
+	first := map[string]member{}
 	for _, m := range all {
-		if seen[m.key] {
-			last, _ := find(all, m.key)
-			v.add("FUS213", place{line.number, m.column()}, line.rule.who(), "",
-				"%q is a duplicate field in the line; the server takes the last one, %s", m.key, excerpt(last.value))
+		before, seen := first[m.key]
+		if !seen {
+			first[m.key] = m
+			continue
 		}
-		seen[m.key] = true
+		severity, what := v.severities["FUS213"], ""
+		counts, _ := find(all, m.key)
+		switch {
+		case m.key == "spec":
+			what = "merges all of them: the rule allows " + line.rule.who() + " to " + line.rule.what()
+		case bytes.Equal(m.value, before.value):
+			severity, what = finding.Warning, "takes one, "+excerpt(counts.value)
+		case m.isNull():
+			what = "takes the last one that is not null, " + excerpt(counts.value)
+		default:
+			what = "takes the last one, " + excerpt(counts.value)
+		}
+		v.addSeverity(severity, "FUS213", place{line.number, m.column()}, line.rule.who(), "",
+			"%q is a duplicate field in the line; the server %s", m.key, what)
 	}
 }
 

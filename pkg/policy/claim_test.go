@@ -144,8 +144,8 @@ func TestClaimsAboutCustomResources(t *testing.T) {
 func TestCustomResourcesTakeNoWordsOver(t *testing.T) {
 	catalog := NewCatalog()
 	for _, plural := range []string{"secret", "po", "deploy", "pods"} {
-		err := catalog.AddCRDs("crds.yaml", []byte(`{kind: CustomResourceDefinition, spec: {group: a.example, scope: Namespaced,
-			names: {plural: `+plural+`, singular: `+plural+`, kind: X, shortNames: [nodes]}}}`))
+		err := catalog.AddCRDs("crds.yaml", []byte(`{kind: CustomResourceDefinition, spec: {group: a.example,
+			scope: Namespaced, names: {plural: `+plural+`, singular: `+plural+`, kind: X, shortNames: [nodes]}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,6 +162,13 @@ func TestCustomResourcesTakeNoWordsOver(t *testing.T) {
 		}
 		if word == "nodes" && claim.Regions[0].Resource != "nodes" {
 			t.Errorf("any nodes: %+v", claim.Regions)
+		}
+	}
+	for _, resources := range NewCatalog().groups {
+		for name := range resources {
+			if _, err := ParseClaim(WantDeny, "any "+name, NewCatalog()); err != nil {
+				t.Errorf("any %s: %v, want that it is what it names", name, err)
+			}
 		}
 	}
 }

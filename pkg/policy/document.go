@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 )
 
 // member is a key of a JSON object with its value and the places of both.
@@ -67,22 +69,57 @@ func skip(text []byte, bytes string) int {
 	return n
 }
 
-// find returns the last member of the key, which is the one that counts, and whether there is one.
-func find(all []member, key string) (member, bool) {
-	for i := len(all) - 1; i >= 0; i-- {
-		if all[i].key == key {
-			return all[i], true
-		}
+// membersOf reads the fields of a line as the server does: as JSON, or else as YAML, of which no field has a place in
+// the line. There are none in a line of another encoding.
+func membersOf(line []byte) (all []member, isJSON bool) {
+	all, _, err := members(line, skip(line, " \t\r\n"))
+	if err == nil {
+		return all, true
 	}
-	return member{}, false
+	asJSON, err := yaml.YAMLToJSON(line)
+	if err != nil {
+		return nil, false
+	}
+	all, _, _ = members(asJSON, 0)
+	return all, false
+}
+
+// inside lists the members of all objects that are values of the key, in their order: the server merges them. A null is
+// none to it.
+func inside(all []member, key string) []member {
+	var merged []member
+	for _, m := range all {
+		if m.key != key {
+			continue
+		}
+		inner, _, _ := members(m.value, 0)
+		for i := range inner {
+			inner[i].keyAt += m.valueAt
+			inner[i].valueAt += m.valueAt
+		}
+		merged = append(merged, inner...)
+	}
+	return merged
+}
+
+func (m member) isNull() bool { return string(m.value) == "null" }
+
+// find returns the member of the key that counts, and whether there is one: the last that is not null, which leaves a
+// value as it is.
+func find(all []member, key string) (member, bool) {
+	return findBy(all, func(m member) bool { return m.key == key })
 }
 
 // findFold is find whatever the case of the key, as the server reads apiVersion and kind.
 func findFold(all []member, key string) (member, bool) {
-	for i := len(all) - 1; i >= 0; i-- {
-		if strings.EqualFold(all[i].key, key) {
-			return all[i], true
+	return findBy(all, func(m member) bool { return strings.EqualFold(m.key, key) })
+}
+
+func findBy(all []member, is func(member) bool) (found member, ok bool) {
+	for _, m := range all {
+		if is(m) && (!ok || !m.isNull() || found.isNull()) {
+			found, ok = m, true
 		}
 	}
-	return member{}, false
+	return found, ok
 }

@@ -46,6 +46,7 @@ func ExampleValidate() {
 	}
 	os.Stdout.Write(report.Fixed)
 	// Output: policy.jsonl:1:1: error FUS150
+	// policy.jsonl:1:1: warning FUS216
 	// {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","apiGroup":"","resource":"configmaps","namespace":"a"}}
 }
 

@@ -183,6 +183,8 @@ func TestLinesHaveOneMeaning(t *testing.T) {
 		`{` + internal + `,"Spec":{"User":"alice","APIGroup":"*"}}`:  "",
 		`{` + head + `,"spec":{"user":"alice","uzer":"bob"},"x":1}`:  "",
 		`{` + head + `,"spec":null}`:                                 "",
+		`{` + head + `,"spec":{"User":"alice"},"spec":{"user":"a"}}`: "User",
+		`{` + head + `,"spec":{"User":"alice"},"spec":null}`:         "User",
 		`{"user":"alice","Kind":""}`:                                 "",
 	} {
 		if _, err := Parse("p", strings.NewReader(text)); err != nil {

@@ -34,23 +34,36 @@ func (r *repaired) fix() string {
 }
 
 // repairObject rewrites one JSON object as a rule that says what it tries to say: with its version, with every field
-// where it belongs and spelled as the server spells it. Fields that are like none of the server's are dropped.
+// where it belongs and spelled as the server spells it. Fields that are like none of the server's are dropped. What the
+// server reads is before what it ignores.
 func repairObject(all []member) (Rule, bool) {
 	values := map[string]json.RawMessage{}
 	take := func(from []member) {
+		taken := map[string]json.RawMessage{}
 		for _, m := range from {
-			if name, ok := fieldNamed(m.key); ok && (m.key == name || values[name] == nil) {
-				values[name] = m.value
+			name, ok := fieldNamed(m.key)
+			if ok && !m.isNull() && (m.key == name || taken[name] == nil) {
+				taken[name] = m.value
+			}
+		}
+		for name, value := range taken {
+			if values[name] == nil {
+				values[name] = value
 			}
 		}
 	}
-	spec, hasSpec := findFold(all, "spec")
-	if hasSpec {
-		inner, _, err := members(spec.value, 0)
+	take(inside(all, "spec"))
+	for _, m := range all {
+		if !strings.EqualFold(m.key, "spec") || m.isNull() {
+			continue
+		}
+		inner, _, err := members(m.value, 0)
 		if err != nil {
 			return Rule{}, false
 		}
-		take(inner)
+		if m.key != "spec" {
+			take(inner)
+		}
 	}
 	take(all) // fields beside the spec are ignored by the server, and meant to be in it
 	rule, ok := ruleFromValues(values)

@@ -126,6 +126,15 @@ func (line *checkedLine) rules() []Rule {
 	return rules
 }
 
+// judged are the rules of the line by what they allow: what the server reads, or, where it refuses the line, what it
+// will read once the line is repaired.
+func (line *checkedLine) judged() []Rule {
+	if line.ok {
+		return []Rule{line.rule}
+	}
+	return line.rules()
+}
+
 type place struct{ line, column int }
 
 // add records a finding of one of the Checks, with that one's severity.
@@ -194,7 +203,7 @@ func (v *validation) checkLines() {
 			line.rule, line.ok = rule, true
 			v.checkSpelling(line, unversioned)
 		}
-		for _, rule := range line.rules() {
+		for _, rule := range line.judged() {
 			v.checkMeaning(line, rule)
 		}
 	}

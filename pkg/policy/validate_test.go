@@ -134,6 +134,92 @@ func TestFixTakesRightsAway(t *testing.T) {
 	}
 }
 
+// twiceSaid are lines that the server reads otherwise than their last fields, or their bytes, suggest.
+var twiceSaid = []string{
+	policyLine + `"spec":{"user":"eve","apiGroup":"apps","resource":"deployments","namespace":"*"},"spec":{"readonly":false}}`,
+	policyLine + `"spec":{"apiGroup":"apps","resource":"deployments","namespace":"*"},"spec":{"user":"eve"}}`,
+	policyLine + `"spec":{"user":"eve","apiGroup":"apps","resource":"deployments","namespace":"*"},"spec":null}`,
+	policyLine + `"spec":{"user":"eve","apiGroup":"apps","resource":"deployments","namespace":"*","resource":null}}`,
+	policyLine + `"spec":{"user":"eve","apiGroup":"apps","resource":"deployments","namespace":"*"},"readonly":true}`,
+	policyLine + `"spec":{"user":"eve","apiGroup":"apps","resource":"deployments","namespace":"*","readOnly":true}}`,
+	"\uFEFF" + policyLine + `"spec":{"user":"eve","apiGroup":"apps","resource":"deployments","namespace":"*"}}`,
+	`{"apiVersion":"` + internalAPIVersion + `","kind":"Policy","Spec":{"User":"*","APIGroup":"apps","Resource":"deployments","Namespace":"*"}}`,
+	"\uFEFF" + `{"apiVersion":"` + internalAPIVersion + `","kind":"Policy","Spec":{"User":"*","APIGroup":"apps","Resource":"deployments","Namespace":"*"}}`,
+	`--- {"apiVersion":"` + internalAPIVersion + `","kind":"Policy","Spec":{"User":"*","APIGroup":"apps","Resource":"deployments","Namespace":"*"}}`,
+	`{"user":"eve","kind":"Policy","spec":{"user":"alice","resource":"pods"}}`,
+}
+
+// TestValidateJudgesWhatTheServerReads: whatever a line is to become, its rule is in force today.
+func TestValidateJudgesWhatTheServerReads(t *testing.T) {
+	options := Options{
+		Forbidden: []Forbidden{{APIGroup: "apps", Resource: "deployments", Why: "the legacy side owns it"}}}
+	worst := func(line, id string) (worst finding.Severity) {
+		for _, f := range validate(t, line, options).Findings {
+			if f.Rule == id {
+				worst = max(worst, f.Severity)
+			}
+		}
+		return worst
+	}
+	for _, line := range twiceSaid {
+		if got := worst(line, "FUS212"); got != finding.Error {
+			t.Errorf("%s: FUS212 %v, want an error", line, got)
+		}
+		anonymous := strings.ReplaceAll(line, `"user":"eve"`, `"group":"system:unauthenticated"`)
+		if strings.Contains(line, `"user":"eve","kind"`) {
+			continue // of version 0
+		}
+		if got := worst(anonymous, "FUS209"); got != finding.Error {
+			t.Errorf("%s: FUS209 %v, want an error", anonymous, got)
+		}
+		if got := worst(line, "FUS151"); strings.Contains(line, "__internal") && got != finding.Error {
+			t.Errorf("%s: FUS151 %v, want an error", line, got)
+		}
+	}
+	for line, want := range map[string]finding.Severity{
+		twiceSaid[0]: finding.Error, twiceSaid[2]: finding.Error, twiceSaid[3]: finding.Error, twiceSaid[4]: 0,
+		policyLine + `"spec":{"user":"a","user":"a"}}`: finding.Warning,
+		policyLine + `"spec":{"user":"a","user":"b"}}`: finding.Error,
+	} {
+		if got := worst(line, "FUS213"); got != want {
+			t.Errorf("%s: FUS213 %v, want %v", line, got, want)
+		}
+	}
+}
+
+// TestFixGivesNothing: a corrected line allows no more than what the server reads, unless the line has a field that the
+// server ignores and that names more.
+func TestFixGivesNothing(t *testing.T) {
+	lines := slices.Concat(twiceSaid, []string{
+		policyLine + `"spec":{"user":"eve","resource":"pods","namespace":"a","readonly":true,"readonly":null}}`,
+		policyLine + `"spec":{"user":"eve","resource":"pods","namespace":"a","readonly":true,"readonly":null,"x":1}}`,
+		policyLine + `"spec":{"user":"eve","resource":"pods","namespace":"a","readonly":true},"spec":{"resource":"secrets"}}`,
+		policyLine + `"spec":{"user":"eve","resource":"pods","namespace":"a","readonly":true},"readonly":false}`,
+		policyLine + `"spec":{"user":"eve","resource":"pods","namespace":"a","readonly":true},"Spec":{"readonly":false}}`,
+		`{"apiVersion":"` + internalAPIVersion + `","kind":"Policy","Spec":{"User":"eve","Resource":"pods","Readonly":true},"spec":{"readonly":false}}`,
+	})
+	for _, c := range Checks() {
+		if c.ID != "FUS200" {
+			lines = append(lines, strings.Split(c.Bad, "\n")...)
+		}
+	}
+	for _, line := range append(lines, strings.Join(lines, "\n")) {
+		before, err := Parse("p", strings.NewReader(line))
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		report := validate(t, line, Options{})
+		after, err := Parse("fixed", bytes.NewReader(report.Fixed))
+		if err != nil {
+			t.Fatalf("%s: fixed to %s: %v", line, report.Fixed, err)
+		}
+		gained := slices.DeleteFunc(Compare(before, after).Gained, func(e Excess) bool { return e.Unlikely })
+		if len(gained) > 0 {
+			t.Errorf("%s: fixed to %s: gained %v, want nothing", line, report.Fixed, gained)
+		}
+	}
+}
+
 func TestValidateReportsALineThatIsTooLong(t *testing.T) {
 	zeros := &endless{}
 	report, err := Validate("zeros", zeros, Options{})
