@@ -42,7 +42,9 @@ that has it, with --allow about the one of the newest version. A name that no AP
 claim about it is true. --crd names custom resources. With "in NAMESPACE" a denial is also about lists and watches over
 all namespaces, which show its objects. The proved claim is printed in full.
 
-A proof is about the policy alone. Group system:masters is allowed everything.
+A proof is about the policy alone. Group system:masters is allowed everything. Who may impersonate may do what others
+may: below a denial that is proved stand the rules that allow its subjects to write users, groups, serviceaccounts, uids
+or userextras.
 
 Exit codes: 0 every claim is proved, 2 bad usage, a bad claim or a bad file, 3 a claim is refuted.`,
 		Example: `  fusionctl policy prove policy.jsonl --deny 'write deployments.apps' --deny 'any secrets in kube-system except group admins'
@@ -143,6 +145,9 @@ func printProofs(w io.Writer, req policyProveRequest, document policyProveDocume
 		}
 		for _, v := range c.Violations {
 			visible.Fprintf(w, "    %s:%d allows %s\n", req.file, v.Line, v.Example)
+		}
+		for _, v := range c.Impersonation {
+			visible.Fprintf(w, "    not in the proof: %s:%d allows %s\n", req.file, v.Line, v.Example)
 		}
 		if c.Refused != nil {
 			visible.Fprintf(w, "    no rule allows %s\n", c.Refused)

@@ -268,7 +268,7 @@ type Violation struct {
 
 // ProveDenied looks for rules that allow a request of the claim. None: no request of the claim is allowed, of any user
 // and with any attributes; that is a proof and no sample, as every rule has been asked. What stands outside of the
-// policy does not count, such as the privileges of group system:masters.
+// policy does not count, such as the privileges of group system:masters; impersonation is a request of its own.
 func ProveDenied(rules []Rule, claim Claim) []Violation {
 	fresh := newNames(rules)
 	for _, s := range claim.Except {
@@ -407,6 +407,8 @@ type Proof struct {
 	Proved        bool        `json:"proved"`
 	Violations    []Violation `json:"violations,omitempty"` // of a claim that something is denied
 	Refused       *Request    `json:"refused,omitempty"`    // of a claim that everything is allowed
+	// of a denial that is proved: rules by which its subjects may impersonate others, for whom it was not proved
+	Impersonation []Violation `json:"impersonation,omitempty"`
 }
 
 // Prove decides a claim that was read from the text, by ProveDenied or by ProveAllowed.
@@ -415,7 +417,9 @@ func Prove(rules []Rule, want Want, text string, claim Claim) Proof {
 		ClusterScoped: claim.ClusterScoped}
 	if want == WantDeny {
 		proof.Violations = ProveDenied(rules, claim)
-		proof.Proved = len(proof.Violations) == 0
+		if proof.Proved = len(proof.Violations) == 0; proof.Proved {
+			proof.Impersonation = impersonators(rules, claim)
+		}
 		return proof
 	}
 	example, proved := ProveAllowed(rules, claim)
@@ -423,4 +427,26 @@ func Prove(rules []Rule, want Want, text string, claim Claim) Proof {
 		proof.Refused = &example
 	}
 	return proof
+}
+
+// impersonators looks for rules that allow the subjects of a claim to impersonate: an excepted subject, or group
+// system:masters, may do what is denied to them. For ABAC that is any write of these resources, of whatever name.
+// Source: k8s.io/apiserver v0.36 pkg/endpoints/filters/impersonation.
+func impersonators(rules []Rule, claim Claim) []Violation {
+	as := Claim{Except: claim.Except}
+	for _, resource := range []string{"users", "groups", "serviceaccounts", "uids.authentication.k8s.io",
+		"userextras.authentication.k8s.io"} {
+		name, group, _ := strings.Cut(resource, ".")
+		r := claim.Regions[0]
+		r.Verbs, r.APIGroup, r.Resource, r.Namespace, r.Path = WriteVerbs, group, name, "", ""
+		if name == "serviceaccounts" {
+			r.Namespace = "*"
+		}
+		as.Regions = append(as.Regions, r)
+	}
+	found := ProveDenied(rules, as)
+	for i := range found {
+		found[i].Example.Verb = "impersonate"
+	}
+	return found
 }

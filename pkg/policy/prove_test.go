@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,6 +33,41 @@ func TestProveSaysWhatRefutesAClaim(t *testing.T) {
 		if proof.Proved != test.proved || len(proof.Violations) != test.violations ||
 			(proof.Refused != nil) != test.refusedRequest || proof.Claim != test.text || len(proof.Regions) == 0 {
 			t.Errorf("%s %s: %+v", test.want, test.text, proof)
+		}
+	}
+}
+
+// TestProofsNameWhoImpersonates: whoever acts as an excepted subject, or as system:masters, is not in the proof.
+func TestProofsNameWhoImpersonates(t *testing.T) {
+	rules := []Rule{{User: "bot", Resource: "groups", Line: 1},
+		{User: "bot", Resource: "users", Namespace: "*", Line: 2},
+		{User: "bot", Resource: "serviceaccounts", Namespace: "a", Line: 3},
+		{User: "bot", APIGroup: "authentication.k8s.io", Resource: "*", Line: 4},
+		{Group: "admins", APIGroup: "*", Resource: "*", Namespace: "*", Line: 5},
+		{User: "viewer", Resource: "*", Readonly: true, Line: 6},
+		{User: "bot", Resource: "groups", Namespace: "a", Line: 7},
+		{User: "bot", APIGroup: "apps", Resource: "users", Line: 8}}
+	for text, want := range map[string][]int{
+		"write secrets except group admins":                 {1, 2, 3, 4},
+		"write secrets except group admins except user bot": nil,
+		"write /metrics except user x":                      {1, 2, 3, 4, 5},
+		"write secrets by user alice except group admins":   nil,
+		"write secrets": nil, // refuted
+	} {
+		claim, err := ParseClaim(WantDeny, text, NewCatalog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		proof := Prove(rules, WantDeny, text, claim)
+		var got []int
+		for _, v := range proof.Impersonation {
+			got = append(got, v.Line)
+			if v.Example.Verb != "impersonate" {
+				t.Errorf("%s: shown by %v", text, v.Example)
+			}
+		}
+		if !slices.Equal(got, want) || proof.Proved == (text == "write secrets") {
+			t.Errorf("%s: proved %v, impersonation by lines %v, want %v", text, proof.Proved, got, want)
 		}
 	}
 }
