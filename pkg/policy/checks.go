@@ -107,6 +107,7 @@ func hasMember(all []member, key string) bool {
 // checkFields looks for fields that the server ignores or merges, in a line of the right version.
 func (v *validation) checkFields(line *checkedLine, all []member) {
 	before := len(v.findings)
+	allBefore, twiceBefore := v.counted()
 	for _, m := range all {
 		switch {
 		case m.key == "spec", strings.EqualFold(m.key, "apiVersion"), strings.EqualFold(m.key, "kind"):
@@ -125,14 +126,15 @@ func (v *validation) checkFields(line *checkedLine, all []member) {
 	v.checkTwice(line, all)
 	line.spec = inside(all, "spec")
 	v.checkSpec(line)
-	found := v.findings[before:]
-	if len(found) == 0 {
+	counted, twice := v.counted()
+	if counted == allBefore {
 		return
 	}
 	rule, ok := repairObject(all)
-	if !slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Rule != "FUS213" }) {
+	if counted-allBefore == twice-twiceBefore {
 		rule, ok = line.rule, true // the server reads every field
 	}
+	found := v.findings[before:]
 	if ok {
 		line.repair = &repaired{}
 		line.repair.addRule(rule)
@@ -636,8 +638,7 @@ func (v *validation) checkForbidden(line *checkedLine, rule Rule) {
 			names[i] = qualified(f.Resource, f.APIGroup)
 		}
 		v.add("FUS212", line.column("resource"), rule.who(), rule.suggest(func(r *Rule) { r.Readonly = true }),
-			"the rule lets %s write %s: %s", rule.who(), prose.First(names, 4), hit[0].Why)
-		v.findings[len(v.findings)-1].Related = names
+			"the rule lets %s write %s: %s", rule.who(), prose.First(names, 4), hit[0].Why).Related = names
 	}
 }
 

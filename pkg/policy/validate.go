@@ -3,11 +3,13 @@ package policy
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -43,21 +45,29 @@ type Report struct {
 // Validate judges a policy file: lines that stop the server, lines that mean something else than they seem to, and
 // rules that open more than they look like. Checks lists what it looks for.
 //
-// Units: lines and columns are 1-based, columns count bytes; memory is bounded by the size of the file, a line by 64
-// KiB. Errors: only the reader's; what is wrong with the file is in the findings.
+// Units: lines and columns are 1-based, columns count bytes; a line may be 64 KiB, a million lines may hold rules, and
+// of each rule and severity a thousand findings are kept, with one more that counts the others. Errors: the reader's,
+// and more lines than that; what else is wrong with the file is in the findings.
 func Validate(name string, r io.Reader, options Options) (Report, error) {
 	if options.Catalog == nil {
 		options.Catalog = builtinCatalog()
 	}
 	v := &validation{name: name, options: options, expected: newPartSet(realParts(options.Expected)),
-		severities: map[string]finding.Severity{}, fixes: map[string]string{}}
+		severities: map[string]finding.Severity{}, fixes: map[string]string{},
+		found: map[kindOfFinding]int{}, last: map[kindOfFinding]int{}}
 	for _, c := range Checks() {
 		v.severities[c.ID], v.fixes[c.ID] = c.Severity, c.Fix
 	}
 	scanner := newLineScanner(r)
-	for scanner.Scan() {
-		v.lines = append(v.lines, &checkedLine{number: scanner.line, text: slices.Clone(scanner.Bytes()),
-			skip: scanner.skippable()})
+	for held := 0; scanner.Scan(); {
+		if scanner.skippable() {
+			v.addSkipped(scanner.line, scanner.Bytes())
+			continue
+		}
+		if held++; held > maxRuleLines {
+			return Report{}, fmt.Errorf("%s:%d: more than %d lines with rules", name, scanner.line, maxRuleLines)
+		}
+		v.lines = append(v.lines, &checkedLine{number: scanner.line, text: slices.Clone(scanner.Bytes())})
 	}
 	err := scanner.Err()
 	if err != nil && !errors.Is(err, bufio.ErrTooLong) {
@@ -74,6 +84,7 @@ func Validate(name string, r io.Reader, options Options) (Report, error) {
 			"the file holds no rule: the server starts and allows no request")
 	}
 
+	v.countUnkept()
 	v.identify()
 	report := Report{Findings: v.findings, Rules: v.rules()}
 	slices.SortStableFunc(report.Findings, func(a, b finding.Finding) int {
@@ -88,12 +99,26 @@ func Validate(name string, r io.Reader, options Options) (Report, error) {
 	return report, nil
 }
 
+// maxRuleLines bounds the lines that Validate holds beside blank ones and comments: 256 MiB may be 90 million of them.
+const maxRuleLines = 1_000_000
+
+// maxKept bounds the findings of one rule and severity: a file of another kind has one in every line.
+const maxKept = 1000
+
+// kindOfFinding is what findings are counted by.
+type kindOfFinding struct {
+	id       string
+	severity finding.Severity
+}
+
 // validation is a file while it is judged.
 type validation struct {
 	name     string
 	options  Options
 	lines    []*checkedLine
 	findings []finding.Finding
+	found    map[kindOfFinding]int // also those that are not kept
+	last     map[kindOfFinding]int // their last line
 
 	expected   *partSet
 	severities map[string]finding.Severity // of the Checks, by ID
@@ -103,9 +128,9 @@ type validation struct {
 // checkedLine is one line with what became of it.
 type checkedLine struct {
 	number int
-	text   []byte
-	skip   bool // blank, a comment, or consumed by the line before
-	rule   Rule // what the server reads, if ok
+	text   []byte // of several that are blank or comments, with the line breaks between them
+	skip   bool   // blank, a comment, or consumed by the line before
+	rule   Rule   // what the server reads, if ok
 	ok     bool
 	spec   []member  // the fields of the rule, with their places; nil where it is not JSON
 	repair *repaired // what to write instead; nil for a line that can stay
@@ -137,13 +162,18 @@ func (line *checkedLine) judged() []Rule {
 
 type place struct{ line, column int }
 
-// add records a finding of one of the Checks, with that one's severity.
-func (v *validation) add(id string, at place, subject, fix, format string, args ...any) {
-	v.addSeverity(v.severities[id], id, at, subject, fix, format, args...)
+// add records a finding of one of the Checks, with that one's severity, and returns it.
+func (v *validation) add(id string, at place, subject, fix, format string, args ...any) *finding.Finding {
+	return v.addSeverity(v.severities[id], id, at, subject, fix, format, args...)
 }
 
 func (v *validation) addSeverity(severity finding.Severity, id string, at place, subject, fix, format string,
-	args ...any) {
+	args ...any) *finding.Finding {
+	kind := kindOfFinding{id, severity}
+	v.last[kind] = max(v.last[kind], at.line)
+	if v.found[kind]++; v.found[kind] > maxKept {
+		return &finding.Finding{}
+	}
 	if fix == "" {
 		fix = v.fixes[id]
 	}
@@ -151,26 +181,69 @@ func (v *validation) addSeverity(severity finding.Severity, id string, at place,
 		Rule: id, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), Fix: fix,
 		File: v.name, Line: at.line, Column: at.column,
 	})
+	return &v.findings[len(v.findings)-1]
+}
+
+// counted counts the findings, and those about a field that stands twice in its line, with those that are not kept.
+func (v *validation) counted() (all, twice int) {
+	for kind, n := range v.found {
+		all += n
+		if kind.id == "FUS213" {
+			twice += n
+		}
+	}
+	return all, twice
+}
+
+// countUnkept adds a finding for those of each rule and severity that are not kept.
+func (v *validation) countUnkept() {
+	kinds := slices.SortedFunc(maps.Keys(v.found), func(a, b kindOfFinding) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.severity, b.severity))
+	})
+	for _, kind := range kinds {
+		if n := v.found[kind] - maxKept; n > 0 {
+			v.findings = append(v.findings, finding.Finding{Rule: kind.id, Severity: kind.severity,
+				Subject: "the policy", Message: fmt.Sprintf("and %d more like these", n), Fix: v.fixes[kind.id],
+				File: v.name, Line: v.last[kind], Column: 1})
+		}
+	}
+}
+
+// addSkipped holds a line that is blank or a comment, together with such lines before it.
+func (v *validation) addSkipped(number int, text []byte) {
+	if n := len(v.lines); n > 0 && v.lines[n-1].skip && len(v.lines[n-1].text)+len(text) < maxLineBytes {
+		v.lines[n-1].text = append(append(v.lines[n-1].text, '\n'), text...)
+		return
+	}
+	v.lines = append(v.lines, &checkedLine{number: number, text: slices.Clone(text), skip: true})
 }
 
 // identify gives each finding its Key, by the text of its line: the line's number changes with every line that is
 // written above it. Lines of one text, and findings of one rule about one place, are told apart by their order.
 func (v *validation) identify() {
-	texts := make([]string, len(v.lines))
-	repeated := map[string]int{}
-	for i, line := range v.lines {
+	texts := map[int]string{}
+	named := map[int]bool{}
+	for _, f := range v.findings {
+		named[f.Line] = true
+	}
+	repeated := map[uint64]int{}
+	for _, line := range v.lines {
+		if line.skip && !named[line.number] {
+			continue
+		}
 		digest := fnv.New64a()
 		digest.Write(bytes.TrimSpace(line.text))
-		text := fmt.Sprintf("%016x", digest.Sum64())
-		repeated[text]++
-		texts[i] = fmt.Sprintf("%s.%d", text, repeated[text])
+		text := digest.Sum64()
+		if repeated[text]++; named[line.number] {
+			texts[line.number] = fmt.Sprintf("%016x.%d", text, repeated[text])
+		}
 	}
 	taken := map[string]int{}
 	for i := range v.findings {
 		f := &v.findings[i]
 		f.Key = finding.Key(f.Rule, f.File)
-		if f.Line >= 1 && f.Line <= len(texts) {
-			f.Key = finding.Key(f.Key, texts[f.Line-1], fmt.Sprint(f.Column))
+		if text, ok := texts[f.Line]; ok {
+			f.Key = finding.Key(f.Key, text, fmt.Sprint(f.Column))
 		}
 		if taken[f.Key]++; taken[f.Key] > 1 {
 			f.Key = finding.Key(f.Key, fmt.Sprint(taken[f.Key]))

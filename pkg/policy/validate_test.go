@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -228,6 +229,44 @@ func TestValidateReportsALineThatIsTooLong(t *testing.T) {
 	}
 	if zeros.bytes > 2*maxLineBytes {
 		t.Errorf("Validate read %d bytes, want at most %d", zeros.bytes, 2*maxLineBytes)
+	}
+}
+
+// TestValidateIsBounded: files of nothing but line breaks, or of another kind, are short lines without end.
+func TestValidateIsBounded(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	report, err := Validate("breaks", &repeated{text: strings.Repeat("\n", 1000), times: 8000}, Options{})
+	runtime.ReadMemStats(&after)
+	if taken := after.TotalAlloc - before.TotalAlloc; err != nil || len(report.Fixed) != 8_000_000 || taken > 128<<20 {
+		t.Errorf("Validate of eight million line breaks: %v, fixed to %d bytes, takes %d bytes; want less than 128 MiB",
+			err, len(report.Fixed), taken)
+	}
+	_, err = Validate("many", &repeated{text: strings.Repeat("[]\n", 1000), times: 1001}, Options{})
+	if err == nil || !strings.Contains(err.Error(), "many:1000001: more than 1000000 lines") {
+		t.Errorf("Validate of more than a million bad lines = %v, want that there are too many", err)
+	}
+	few, err := Validate("few", &repeated{text: "[]\n", times: maxKept + 7}, Options{})
+	if err != nil || len(few.Findings) != maxKept+1 {
+		t.Fatalf("Validate of %d bad lines: %d findings, %v", maxKept+7, len(few.Findings), err)
+	}
+	if last := few.Findings[maxKept]; last.Line != maxKept+7 || last.Message != "and 7 more like these" ||
+		last.Severity != finding.Error || last.Rule != "FUS200" {
+		t.Errorf("the last finding is %+v, want that there are 7 more", last)
+	}
+}
+
+// TestValidateCorrectsEveryLine: also one whose finding is not kept, and beside lines that are blank.
+func TestValidateCorrectsEveryLine(t *testing.T) {
+	var text string
+	for i := range maxKept + 3 {
+		text += "# a\n\n" + policyLine +
+			fmt.Sprintf(`"spec":{"user":"u%d","resource":"configmaps","namespace":"a","x":1}}`, i) + "\n"
+	}
+	report := validate(t, text, Options{})
+	if report.FixedLines != maxKept+3 || bytes.Contains(report.Fixed, []byte(`"x"`)) ||
+		bytes.Count(report.Fixed, []byte("# a\n\n")) != maxKept+3 {
+		t.Errorf("%d lines are corrected, want %d", report.FixedLines, maxKept+3)
 	}
 }
 
