@@ -136,6 +136,56 @@ func (v *Conversion) WriteRequired(minor kubever.Minor) (paths []string) {
 	return paths
 }
 
+// KeepDefaults writes into the result what the version of In makes of absent fields and that of the result does not,
+// so that a server does what one of the version of In would do. Fields that a known minor does not have are left out.
+// paths are those of what was written, left is what cannot be written. Labels that a version copies from the pod
+// template are no loss: they take nothing from the object.
+func (v *Conversion) KeepDefaults(minor kubever.Minor) (paths []string, left []Loss, err error) {
+	if v.Defaults == nil {
+		return nil, nil, nil
+	}
+	var known *shape
+	if minor.Known() {
+		known = v.converter.shapeIn(v.Out.GroupVersionKind(), minor)
+	}
+	v.Own()
+	for _, field := range v.Defaults.fields {
+		if known != nil && !known.has(field.at) {
+			continue
+		}
+		if value := known.to(field.at).having(field.before); value != nil && value != "" {
+			putAt(v.Out.Object, field.at, value)
+			paths = append(paths, field.text)
+		}
+	}
+	// What follows from absent fields follows no longer where they are written.
+	if v.Defaults, err = v.converter.Differing(v.In, v.Out); v.Defaults == nil {
+		return paths, nil, err
+	}
+	for _, field := range v.Defaults.fields {
+		if known != nil && !known.has(field.at) || field.text == "metadata.labels" {
+			continue
+		}
+		left = append(left, v.Defaults.loss(field))
+	}
+	return paths, left, nil
+}
+
+// having is a copy of a value without the fields that the shape does not have; all of it where there is no shape.
+func (s *shape) having(value any) any {
+	fields, ok := value.(map[string]any)
+	if !ok || s == nil {
+		return runtime.DeepCopyJSONValue(value)
+	}
+	had := make(map[string]any, len(fields))
+	for name, inner := range fields {
+		if of := s.at(name); of != nil {
+			had[name] = of.having(inner)
+		}
+	}
+	return had
+}
+
 // Withdraw takes defaults out of the result again that WriteRequired has written.
 func (v *Conversion) Withdraw(paths []string) {
 	for _, field := range v.Defaults.fields {

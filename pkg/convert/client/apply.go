@@ -149,8 +149,13 @@ func (p *Part) Convert(part map[string]any) (out map[string]any, losses []conver
 	if err != nil {
 		return nil, nil, err
 	}
-	if p.Server.Minor.Known() {
-		for _, path := range conversion.WriteRequired(p.Server.Minor) {
+	if p.Subresource == "" {
+		// What is left is what the author of the object must say, or says in another part of it.
+		written, _, err := conversion.KeepDefaults(p.Server.Minor)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, path := range written {
 			if !strings.Contains(path, "[") { // within a list that is applied as a whole
 				implied = append(implied, strings.Split(path, "."))
 			}
@@ -179,7 +184,7 @@ func (p *Part) imply(out map[string]any, implied [][]string) error {
 	}
 	owned := p.owned(current)
 	for _, at := range implied {
-		unstructured.RemoveNestedField(out, at...)
+		removeWithin(out, at)
 		value, found := lookUp(current, at)
 		if _, owns := lookUp(owned, fieldsOf(at)); !owns || !found {
 			continue
@@ -189,6 +194,17 @@ func (p *Part) imply(out map[string]any, implied [][]string) error {
 		}
 	}
 	return nil
+}
+
+// removeWithin removes a field, and the objects around it that have nothing else.
+func removeWithin(object map[string]any, at []string) {
+	for ; len(at) > 0; at = at[:len(at)-1] {
+		unstructured.RemoveNestedField(object, at...)
+		around, found := lookUp(object, at[:len(at)-1])
+		if fields, _ := around.(map[string]any); !found || len(fields) > 0 {
+			return
+		}
+	}
 }
 
 // owned are the fields of an object that the manager of the request applied, in the form of managedFields.

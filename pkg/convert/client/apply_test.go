@@ -54,8 +54,8 @@ func (f *fakeServer) applied(t *testing.T, asked schema.GroupVersionResource, ki
 	return body, err
 }
 
-// What is applied is converted, and the manager owns nothing that it did not say, but for what the server's version
-// requires and the asked one defaults.
+// What is applied is converted, and the manager owns nothing that it did not say, but for what the asked version
+// defaults otherwise than that of the server, where the object is created.
 func TestApplyConvertsPartsOfObjects(t *testing.T) {
 	resource := func(group, version, name string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Group: group, Version: version, Resource: name}
@@ -68,16 +68,19 @@ func TestApplyConvertsPartsOfObjects(t *testing.T) {
 		more             []string
 	}{
 		{"one field", resource("extensions", "v1beta1", "deployments"), deployment, `{"spec":{"replicas":3}}`,
-			`{"apiVersion":"apps/v1","spec":{"replicas":3}}`, nil},
+			`{"apiVersion":"apps/v1","spec":{"replicas":3,"progressDeadlineSeconds":2147483647,
+			"revisionHistoryLimit":2147483647,"strategy":{"rollingUpdate":{"maxSurge":1,"maxUnavailable":1}}}}`, nil},
 		{"fields that say zero", resource("apps", "v1beta1", "deployments"), deployment,
 			`{"metadata":{"labels":{"a":""}},"spec":{"replicas":0,"paused":false}}`,
-			`{"apiVersion":"apps/v1","metadata":{"labels":{"a":""}},"spec":{"replicas":0,"paused":false}}`, nil},
+			`{"apiVersion":"apps/v1","metadata":{"labels":{"a":""}},"spec":{"replicas":0,"paused":false,
+			"revisionHistoryLimit":2}}`, nil},
 		{"null", resource("apps", "v1beta1", "deployments"), deployment, `{"spec":{"replicas":null}}`,
-			`{"apiVersion":"apps/v1","spec":{"replicas":null}}`, nil},
+			`{"apiVersion":"apps/v1","spec":{"replicas":null,"revisionHistoryLimit":2}}`, nil},
 		{"a selector that its version defaults", resource("extensions", "v1beta1", "deployments"), deployment,
 			`{"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
-			`{"apiVersion":"apps/v1","spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":
-			{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, nil},
+			`{"apiVersion":"apps/v1","spec":{"progressDeadlineSeconds":2147483647,"revisionHistoryLimit":2147483647,
+			"strategy":{"rollingUpdate":{"maxSurge":1,"maxUnavailable":1}},"selector":{"matchLabels":{"a":"b"}},
+			"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, nil},
 		{"a backend", resource("extensions", "v1beta1", "ingresses"), ingress,
 			`{"spec":{"backend":{"serviceName":"s","servicePort":80}}}`, `{"apiVersion":"networking.k8s.io/v1","spec":{
 			"defaultBackend":{"service":{"name":"s","port":{"number":80}}}}}`, nil},

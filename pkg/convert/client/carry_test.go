@@ -117,7 +117,8 @@ func comparing(current, seen, changed map[string]any, path string) (map[string]a
 		}
 	}
 	for key, now := range changed {
-		if _, ok := current[key]; !ok {
+		saw, wasSeen := seen[key]
+		if _, ok := current[key]; !ok && !(wasSeen && reflect.DeepEqual(saw, now)) {
 			merged[key] = now
 		}
 	}

@@ -44,8 +44,37 @@ func (c *call) convert(object map[string]any, to schema.GroupVersionKind) (map[s
 	return out.Object, losses, nil
 }
 
-// outgoing converts what the program writes to what the server takes, with what the server's version requires and the
-// asked one defaults, such as the selector of a workload.
+// Outgoing converts what a program writes to what a server takes. What the version of the object defaults otherwise
+// than that of the server is written: a DaemonSet of extensions/v1beta1 that says nothing waits for deletions, one of
+// apps/v1 rolls. Losses are for the caller to judge.
+func Outgoing(c *convert.Converter, object map[string]any, to schema.GroupVersionKind, server *negotiate.Server) (
+	map[string]any, []convert.Loss, error) {
+	conversion, err := c.Begin(&unstructured.Unstructured{Object: object}, to)
+	if err != nil {
+		return nil, nil, err
+	}
+	conversion.Own()
+	_, left, err := conversion.KeepDefaults(server.Minor)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := conversion.Out.Object
+	return out, slices.Concat(conversion.Losses, left, knownFields.unknown(out, to, server)), nil
+}
+
+// Seen is what a program of an asked version sees of the object that a server has, in the version of the server and as
+// Outgoing writes it: beside it stands what the program writes, so that only what it changed is a change.
+func Seen(c *convert.Converter, current map[string]any, answer negotiate.Answer, server *negotiate.Server) (
+	map[string]any, error) {
+	seen, _, err := c.Convert(&unstructured.Unstructured{Object: current}, answer.Asked)
+	if err != nil {
+		return nil, err
+	}
+	back, _, err := Outgoing(c, seen.Object, answer.As, server)
+	return back, err
+}
+
+// outgoing is Outgoing of what the request writes.
 // Errors: *LossError, unless losses are allowed; those of named.
 func (c *call) outgoing(object map[string]any) (map[string]any, error) {
 	from, err := c.named(object)
@@ -62,16 +91,11 @@ func (c *call) outgoing(object map[string]any) (map[string]any, error) {
 	case from.Kind == "Eviction" && c.about.subresource == "eviction":
 		to = evictionKind(c.server)
 	}
-	conversion, err := c.converter.Begin(&unstructured.Unstructured{Object: object}, to)
+	converted, losses, err := Outgoing(c.converter, object, to, c.server)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.request(), err)
 	}
-	conversion.Own()
-	if c.server.Minor.Known() {
-		conversion.WriteRequired(c.server.Minor)
-	}
-	converted, losses := conversion.Out.Object, conversion.Losses
-	return converted, c.lost(from, to, object, append(losses, knownFields.unknown(converted, to, c.server)...))
+	return converted, c.lost(from, to, object, losses)
 }
 
 // named is the kind of an object that the program writes: what it does not say is that of the request, as for API
@@ -348,17 +372,12 @@ func (c *call) carried(current, changed map[string]any) (map[string]any, error) 
 	if current == nil || kindOf(current) != c.answer.As {
 		return changed, nil
 	}
-	seen, _, err := c.convert(current, c.answer.Asked)
+	seen, err := Seen(c.converter, current, c.answer, c.server)
 	if err != nil {
 		return nil, fmt.Errorf("%s: converting the object: %w", c.request(), err)
 	}
-	back, _, err := c.convert(seen, c.answer.As)
-	if err != nil {
-		return nil, fmt.Errorf("%s: converting the object: %w", c.request(), err)
-	}
-	var m carrier
-	merged, _, _ := m.objects(current, back, changed, nil)
-	return merged, c.lost(c.answer.Asked, c.answer.As, changed, m.losses)
+	merged, losses := Carry(current, seen, changed)
+	return merged, c.lost(c.answer.Asked, c.answer.As, changed, losses)
 }
 
 // Carry puts changes into the object that a server has: current is that, seen what a program saw of it, in the server's
@@ -415,9 +434,12 @@ func (m *carrier) objects(current, seen, changed map[string]any, at *place) (mer
 	}
 	for key, now := range changed {
 		if _, ok := current[key]; !ok {
-			merged[key] = now
 			saw, wasSeen := seen[key]
-			same = same && wasSeen && reflect.DeepEqual(saw, now)
+			unchanged := wasSeen && reflect.DeepEqual(saw, now)
+			if !unchanged { // what the versions make of the absence of a field is no change to it
+				merged[key] = now
+			}
+			same = same && unchanged
 		}
 	}
 	return merged, same, whole

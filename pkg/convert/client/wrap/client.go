@@ -146,14 +146,11 @@ func (w *wrapped) carried(
 	ctx context.Context, current, changed map[string]any, answer negotiate.Answer, status bool,
 ) (map[string]any, error) {
 	b := w.reader.bridge
-	seen, _, err := b.convert(current, answer.Asked)
+	server, err := b.Negotiator.Server(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if seen, _, err = b.convert(seen, answer.As); err != nil {
-		return nil, err
-	}
-	server, err := b.Negotiator.Server(ctx)
+	seen, err := client.Seen(b.Converter, current, answer, server)
 	if err != nil {
 		return nil, err
 	}

@@ -239,16 +239,15 @@ func itemOf(list schema.GroupVersionKind) schema.GroupVersionKind {
 // outgoing converts what is written. Errors: *client.LossError, unless losses are allowed.
 func (b *bridge) outgoing(ctx context.Context, content map[string]any, answer negotiate.Answer, status bool) (
 	map[string]any, error) {
-	converted, losses, err := b.convert(content, answer.As)
-	if err != nil {
-		return nil, err
-	}
 	server, err := b.Negotiator.Server(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return converted, b.lost(content, answer, server, append(losses, client.Unknown(converted, answer.As, server)...),
-		status)
+	converted, losses, err := client.Outgoing(b.Converter, content, answer.As, server)
+	if err != nil {
+		return nil, err
+	}
+	return converted, b.lost(content, answer, server, losses, status)
 }
 
 // lost refuses or reports what a write loses. Of a kind with a status, that is written by itself.

@@ -122,6 +122,25 @@ func TestClientWritesTheServersVersion(t *testing.T) {
 	}
 }
 
+// What a program leaves out means what its version says of it.
+func TestClientWritesTheDefaultsOfTheAskedVersion(t *testing.T) {
+	inner, outer := pair(t, options(t), interceptor.Funcs{})
+	must(t, outer.Create(t.Context(), deployment()))
+	var old appsv1beta1.Deployment
+	for _, written := range []func() error{
+		func() error { return nil },
+		func() error { return outer.Update(t.Context(), deployment()) },
+	} {
+		must(t, written())
+		must(t, inner.Get(t.Context(), key, &old))
+		if limit := old.Spec.RevisionHistoryLimit; limit == nil || *limit != 10 {
+			t.Errorf("stored a history limit of %v, want the 10 of apps/v1", limit)
+		}
+		old.Spec.RevisionHistoryLimit = new(int32)
+		must(t, inner.Update(t.Context(), &old))
+	}
+}
+
 func TestClientReadsTheAskedVersion(t *testing.T) {
 	_, outer := pair(t, options(t), interceptor.Funcs{}, stored())
 	var typed appsv1.Deployment

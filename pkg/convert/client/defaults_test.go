@@ -1,0 +1,197 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+const (
+	podsOfA = `"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
+	hookOfA = `"name":"a.b.c","clientConfig":{"url":"https://a"},"rules":[{"operations":["*"],"apiGroups":[""],` +
+		`"apiVersions":["v1"],"resources":["pods"]}],"admissionReviewVersions":["v1beta1"],"sideEffects":"None"`
+	namesOfA = `"group":"a.b","scope":"Namespaced","names":{"kind":"A","plural":"as"}`
+)
+
+// What a program leaves out means what its version says of it, whatever the server's version makes of that.
+func TestAbsentFieldsMeanWhatTheAskedVersionSays(t *testing.T) {
+	hooks := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingwebhookconfigurations"}
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	for name, tc := range map[string]struct {
+		asked, as            schema.GroupVersionResource
+		kind                 string
+		minor                kubever.Minor
+		sent, before, sought string // the fields of what is sent, and of what an update overwrites
+		want                 any
+	}{
+		"a daemon set that waits for deletions": {
+			asked: schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "daemonsets"},
+			as:    schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, kind: "DaemonSet",
+			minor: 36, sent: `"spec":{` + podsOfA + `}`, sought: "spec.updateStrategy",
+			before: `"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,` +
+				`"maxUnavailable":1}},"selector":{"matchLabels":{"a":"b"}},` + podsOfA + `}`,
+			want: map[string]any{"type": "OnDelete"},
+		},
+		"a daemon set that rolls": {
+			asked: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"},
+			as:    schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "daemonsets"},
+			kind:  "DaemonSet", minor: 6, sent: `"spec":{"selector":{"matchLabels":{"a":"b"}},` + podsOfA + `}`,
+			sought: "spec.updateStrategy",
+			before: `"spec":{"updateStrategy":{"type":"OnDelete"},"selector":{"matchLabels":{"a":"b"}},` + podsOfA + `}`,
+			// maxSurge is none that 1.6 has
+			want: map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": 1.0}},
+		},
+		"a stateful set that waits for deletions": {
+			asked: schema.GroupVersionResource{Group: "apps", Version: "v1beta1", Resource: "statefulsets"},
+			as:    schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"},
+			kind:  "StatefulSet", minor: 36, sought: "spec.updateStrategy",
+			sent: `"spec":{"serviceName":"a",` + podsOfA + `}`,
+			before: `"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}},` +
+				`"serviceName":"a","selector":{"matchLabels":{"a":"b"}},` + podsOfA + `}`,
+			want: map[string]any{"type": "OnDelete"},
+		},
+		"a webhook that fails closed": {
+			asked: hooks, as: hooks.GroupResource().WithVersion("v1beta1"),
+			kind: "ValidatingWebhookConfiguration", minor: 15,
+			sent: `"webhooks":[{` + hookOfA + `}]`, sought: "webhooks",
+			before: `"webhooks":[{` + hookOfA + `,"failurePolicy":"Ignore","matchPolicy":"Exact","timeoutSeconds":30}]`,
+			want:   map[string]any{"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10.0},
+		},
+		"a webhook that fails open": {
+			asked: hooks.GroupResource().WithVersion("v1beta1"), as: hooks,
+			kind: "ValidatingWebhookConfiguration", minor: 36,
+			sent: `"webhooks":[{` + hookOfA + `}]`, sought: "webhooks",
+			before: `"webhooks":[{` + hookOfA +
+				`,"failurePolicy":"Fail","matchPolicy":"Equivalent","timeoutSeconds":10}]`,
+			want: map[string]any{"failurePolicy": "Ignore", "matchPolicy": "Exact", "timeoutSeconds": 30.0},
+		},
+		"a definition that prunes": {
+			asked: definitions, as: definitions.GroupResource().WithVersion("v1beta1"),
+			kind: "CustomResourceDefinition", minor: 15, sought: "spec.preserveUnknownFields", want: false,
+			sent: `"spec":{` + namesOfA + `,"versions":[{"name":"v1","served":true,"storage":true,"schema":` +
+				`{"openAPIV3Schema":{"type":"object"}}}]}`,
+			before: `"spec":{` + namesOfA + `,"preserveUnknownFields":true,"version":"v1"}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeServer(t, tc.minor)
+			client, err := dynamic.NewForConfig(f.config(Options{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			object := func(of schema.GroupVersionResource, fields string) string {
+				return `{"apiVersion":"` + of.GroupVersion().String() + `","kind":"` + tc.kind +
+					`","metadata":{"name":"web","labels":{"a":"b"}},` + fields + `}`
+			}
+			var u unstructured.Unstructured
+			if err := u.UnmarshalJSON([]byte(object(tc.asked, tc.sent))); err != nil {
+				t.Fatal(err)
+			}
+			var resource dynamic.ResourceInterface = client.Resource(tc.asked)
+			path := "/apis/" + tc.as.GroupVersion().String() + "/"
+			if strings.HasSuffix(tc.kind, "Set") {
+				resource, path = client.Resource(tc.asked).Namespace("shop"), path+"namespaces/shop/"
+			}
+			path += tc.as.Resource + "/web"
+			if _, err := resource.Create(t.Context(), &u, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			check := func(what string) {
+				t.Helper()
+				var got any = f.at(path)
+				for _, field := range strings.Split(tc.sought, ".") {
+					got = got.(map[string]any)[field]
+				}
+				if hooks, ok := got.([]any); ok {
+					hook := hooks[0].(map[string]any)
+					got = map[string]any{"failurePolicy": hook["failurePolicy"], "matchPolicy": hook["matchPolicy"],
+						"timeoutSeconds": hook["timeoutSeconds"]}
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("%s: %s (-want +stored):\n%s", what, tc.sought, diff)
+				}
+			}
+			check("create")
+			f.put(path, object(tc.as, tc.before))
+			if _, err := resource.Update(t.Context(), &u, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			check("update")
+
+			// What was read is written as it was.
+			f.put(path, object(tc.as, tc.before))
+			read, err := resource.Get(t.Context(), "web", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := resource.Update(t.Context(), read, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			var before map[string]any
+			if err := json.Unmarshal([]byte(object(tc.as, tc.before)), &before); err != nil {
+				t.Fatal(err)
+			}
+			got := f.at(path)
+			delete(got["metadata"].(map[string]any), "resourceVersion")
+			if diff := cmp.Diff(before, got); diff != "" {
+				t.Errorf("what was read and written (-want +stored):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A definition of v1beta1 keeps unknown fields where it says nothing. Servers of v1 refuse what says so, and the client
+// does not say something else instead.
+func TestDefinitionsThatKeepUnknownFieldsSaySo(t *testing.T) {
+	f := newFakeServer(t, 36)
+	client, err := dynamic.NewForConfig(f.config(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1beta1",
+		Resource: "customresourcedefinitions"})
+	var u unstructured.Unstructured
+	if err := u.UnmarshalJSON([]byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition",` +
+		`"metadata":{"name":"web"},"spec":{` + namesOfA + `,"version":"v1"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := definitions.Create(t.Context(), &u, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stored := f.at("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/web")
+	if keeps, _, _ := unstructured.NestedBool(stored, "spec", "preserveUnknownFields"); !keeps {
+		t.Errorf("stored %v, want spec.preserveUnknownFields", stored)
+	}
+}
+
+// What the asked version requires and the server's defaults is not for the server to make up.
+func TestDefaultsThatTheAskedVersionDoesNotHaveAreLosses(t *testing.T) {
+	f := newFakeServer(t, 15)
+	client, err := dynamic.NewForConfig(f.config(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var u unstructured.Unstructured
+	if err := u.UnmarshalJSON([]byte(strings.ReplaceAll(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":`+
+		`"ValidatingWebhookConfiguration","metadata":{"name":"web"},"webhooks":[{`+hookOfA+`}]}`,
+		`,"sideEffects":"None"`, ""))); err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingwebhookconfigurations"}).Create(t.Context(), &u, metav1.CreateOptions{})
+	var loss *LossError
+	if !errors.As(err, &loss) || len(loss.Losses) != 1 || loss.Losses[0].Path != "webhooks[0].sideEffects" {
+		t.Errorf("error %v, want a loss of webhooks[0].sideEffects", err)
+	}
+}
