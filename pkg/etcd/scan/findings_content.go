@@ -18,6 +18,10 @@ import (
 // not account for.
 func (r *reporter) findCRDs() {
 	for _, store := range r.stores {
+		if len(store.incomplete) == 0 && !store.legible(storage.CRDResource) {
+			store.note("some CRDs are encrypted or damaged: custom resources and APIServices without a CRD were not " +
+				"looked for")
+		}
 		r.findTruncated(store)
 		r.findDoomedCRDs(store)
 		for _, name := range sortedKeys(store.total.resources) {
@@ -224,7 +228,7 @@ func (r *reporter) findHiddenVersions(store *storeScan, readers []pair.Side) {
 func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
 	c, ok := store.total.facts.crds[t.name]
 	if !ok {
-		if len(store.incomplete) == 0 && t.others.keys > 0 {
+		if t.others.keys > 0 && store.legible(storage.CRDResource) {
 			r.add(store.Name, t.name,
 				finding.Finding{Rule: "FUS232", Severity: finding.Warning, Count: t.others.count(),
 					Related: t.others.samples,
@@ -288,7 +292,7 @@ func (r *reporter) findAPIServices() {
 					nobodys.add(storage.APIServiceResource + "/" + name)
 				}
 			}
-			if nobodys.keys > 0 {
+			if nobodys.keys > 0 && store.legible(storage.CRDResource) {
 				r.add(store.Name, storage.APIServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Warning,
 					Key: "undefined " + string(side), Count: nobodys.count(), Related: nobodys.samples,
 					Message: fmt.Sprintf("%s of group/versions that no CRD in this store has: the %s side (%s) "+

@@ -45,6 +45,7 @@ func TestScanFindsNothingInCleanStores(t *testing.T) {
 
 // TestScanMissesNothingThatItCannotRead has encrypted and damaged values: what is in them is there all the same.
 func TestScanMissesNothingThatItCannotRead(t *testing.T) {
+	const crd = storage.CRDResource + "/notebooks.kubeflow.io"
 	for _, value := range []string{"k8s:enc:aescbc:v1:key1:xx", "damaged"} {
 		for name, test := range map[string]struct {
 			hide func(core, modern storetest.Contents)
@@ -65,6 +66,13 @@ func TestScanMissesNothingThatItCannotRead(t *testing.T) {
 			"addresses of services": {func(_, modern storetest.Contents) {
 				modern["ipaddresses/10.96.0.1"] = []byte(value)
 			}, "FUS050", "modern:ipaddresses"},
+			"CRDs of custom resources": {func(_, modern storetest.Contents) {
+				modern[crd] = []byte(value)
+			}, "FUS232", "modern:kubeflow.io/notebooks"},
+			"CRDs of APIServices": {func(_, modern storetest.Contents) {
+				modern[crd] = []byte(value)
+				modern[storage.APIServiceResource+"/v1.kubeflow.io"] = storetest.APIService("v1", "kubeflow.io")
+			}, "FUS030", "modern:" + storage.APIServiceResource},
 		} {
 			stores := storetest.Clean()
 			test.hide(stores["core"], stores["modern"])
@@ -81,7 +89,29 @@ func TestScanMissesNothingThatItCannotRead(t *testing.T) {
 					t.Errorf("%s, %q: %s %s: %s", name, value, f.Rule, f.Subject, f.Message)
 				}
 			}
+			notes := strings.Join(report.Stores[1].Notes, "\n")
+			if hidden := strings.HasPrefix(name, "CRDs"); strings.Contains(notes, "some CRDs are") != hidden {
+				t.Errorf("%s, %q: notes %q", name, value, notes)
+			}
 		}
+	}
+}
+
+// TestScanMissesNoCRDOfARangeThatFailed: what they define is no leftover.
+func TestScanMissesNoCRDOfARangeThatFailed(t *testing.T) {
+	stores := storetest.Clean()
+	stores["modern"][storage.APIServiceResource+"/v1.kubeflow.io"] = storetest.APIService("v1", "kubeflow.io")
+	modern := stores["modern"].Pager(t)
+	modern.OnPage = func(_ *storetest.Pager, r etcd.Request) error {
+		return failAt(r, "/registry/"+storage.CRDResource+"/", errors.New("member on fire"))
+	}
+	report, err := Stores(t.Context(), storetest.SplitMap(),
+		[]etcd.Store{{Name: "core", Pager: stores["core"].Pager(t)}, {Name: "modern", Pager: modern}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Findings) > 0 || report.Complete {
+		t.Errorf("complete %v, findings:\n%s", report.Complete, findingText(report.Findings))
 	}
 }
 
