@@ -326,6 +326,9 @@ func (o *observer) findDropped(r *resourceTally, rest string, e *storage.Envelop
 	return errors.Join(errs...)
 }
 
+// tokenSecret is the type of a secret that is the token of a service account.
+const tokenSecret = "kubernetes.io/service-account-token"
+
 // references calls visit with what an object refers to by UID: its owners, in order, and the service account of a token
 // secret.
 func references(k storage.Key, e *storage.Envelope, m *storage.Meta,
@@ -340,7 +343,7 @@ func references(k storage.Key, e *storage.Envelope, m *storage.Meta,
 	if k.Resource != "secrets" {
 		return
 	}
-	if secretType, err := readSecretType(e); err != nil || secretType != "kubernetes.io/service-account-token" {
+	if secretType, err := readSecretType(e); err != nil || secretType != tokenSecret {
 		return // addFacts reports the error
 	}
 	uid, _ := m.Annotation("kubernetes.io/service-account.uid")
@@ -392,10 +395,10 @@ func (o *observer) addFacts(k storage.Key, rest string, e *storage.Envelope) err
 		f.cidrs[strings.Clone(k.Name)] = cidrs
 		return err
 	case "secrets":
-		if _, ok := o.meta.Label("kubernetes.io/legacy-token-invalid-since"); ok {
+		secretType, err := readSecretType(e)
+		if _, ok := o.meta.Label("kubernetes.io/legacy-token-invalid-since"); ok && secretType == tokenSecret {
 			f.invalidated.add(rest)
 		}
-		_, err := readSecretType(e)
 		return err
 	case storage.CRDResource:
 		c, err := readCRD(e)

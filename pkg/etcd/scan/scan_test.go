@@ -391,6 +391,14 @@ func TestScanFinds(t *testing.T) {
 				Raw: storetest.Field(nil, 3, []byte("kubernetes.io/service-account-token"))}.Protobuf()
 		}, "FUS100", "core:secrets", "1 token secret of service accounts that the legacy side does not have",
 			"secrets/default/token (owner builder)"},
+		{"tokens that were marked invalid", func(_ *pair.Map, core, _ storetest.Contents) {
+			for name, of := range map[string]string{"token": "kubernetes.io/service-account-token",
+				"another": "Opaque"} { // whose label anyone may set
+				core["secrets/default/"+name] = fmt.Appendf(nil, `{"kind":"Secret","apiVersion":"v1","metadata":`+
+					`{"name":%q,"namespace":"default","uid":"uid-%s","labels":`+
+					`{"kubernetes.io/legacy-token-invalid-since":"2026-01-01"}},"type":%q}`, name, name, of)
+			}
+		}, "FUS088", "core:secrets", "1 token secret marked invalid", "secrets/default/token"},
 		{"a resource that neither version has", func(_ *pair.Map, core, _ storetest.Contents) {
 			core["widgets/default/w"] = storetest.Pod("default", "w")
 		},

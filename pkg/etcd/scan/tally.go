@@ -250,7 +250,7 @@ type facts struct {
 	crds        map[string]crdFact // by <group>/<plural>
 	apiServices map[string]apiServiceFact
 	holders     map[string]string // by lock object, as Lock.key
-	invalidated counted           // secrets with kubernetes.io/legacy-token-invalid-since
+	invalidated counted           // tokens with kubernetes.io/legacy-token-invalid-since
 }
 
 type crdFact struct {
