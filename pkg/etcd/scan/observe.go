@@ -50,6 +50,7 @@ type common struct {
 	resources []string // by number
 	kindOf    map[referenceKind]uint16
 	kinds     []referenceKind
+	moreKinds bool // than numbers
 }
 
 const (
@@ -73,7 +74,7 @@ func (c *common) number(resource string) uint16 {
 }
 
 // kindNumber numbers the kind, and returns a copy of it that may be kept. Number 0 is the empty kind, which stands for
-// all kinds beyond the first 65534.
+// all kinds beyond the first 65535: nothing is decided about them, and the report is incomplete.
 func (c *common) kindNumber(k referenceKind) (uint16, referenceKind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,6 +84,7 @@ func (c *common) kindNumber(k referenceKind) (uint16, referenceKind) {
 	k.Dependent, k.APIVersion, k.Kind = strings.Clone(k.Dependent), strings.Clone(k.APIVersion), strings.Clone(k.Kind)
 	n := uint16(len(c.kinds))
 	if len(c.kinds) > math.MaxUint16 {
+		c.moreKinds = true
 		return 0, k
 	}
 	c.kindOf[k] = n

@@ -169,11 +169,30 @@ func (s *scan) report(ctx context.Context) *Report {
 			report.Incomplete = append(report.Incomplete, "store "+name+": it was not read")
 		}
 	}
+	if s.moreKinds {
+		report.Incomplete = append(report.Incomplete, fmt.Sprintf("more than %d kinds of owners, most of them of %s: "+
+			"objects with other ones were not judged", len(s.kinds)-1,
+			storage.Printable(storage.PlainName(s.mostKinds()))))
+	}
 	slices.SortStableFunc(report.Resources, func(a, b ResourceReport) int {
 		return cmp.Compare(a.Resource, b.Resource)
 	})
 	report.Complete = len(report.Incomplete) == 0
 	return report
+}
+
+// mostKinds is the resource whose objects name the most kinds of owners.
+func (s *scan) mostKinds() (most string) {
+	kinds := map[string]int{}
+	for i := range s.kinds {
+		kinds[s.kinds[i].Dependent]++
+	}
+	for _, resource := range sortedKeys(kinds) {
+		if kinds[resource] > kinds[most] {
+			most = resource
+		}
+	}
+	return most
 }
 
 // store returns the scan of the store, nil when it was not read.

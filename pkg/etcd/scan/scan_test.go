@@ -842,6 +842,25 @@ func TestScanSaysSoWhenAStoreWasNotRead(t *testing.T) {
 	}
 }
 
+// TestScanSaysSoWhenThereAreTooManyKindsOfOwners: anyone who may write a ConfigMap may name any number in it.
+func TestScanSaysSoWhenThereAreTooManyKindsOfOwners(t *testing.T) {
+	stores := storetest.Clean()
+	var owners [][4]string
+	for i := range 66_000 {
+		owners = append(owners, [4]string{"a/v1", fmt.Sprint("Kind", i), "a", "uid-a"})
+	}
+	stores["core"]["configmaps/default/many"] = storetest.Put("v1", "ConfigMap", "default", "many", "uid-m", nil,
+		owners...)
+	stores["core"]["pods/default/web-2"] = storetest.Pod("default", "web-2",
+		[4]string{"apps/v1", "ReplicaSet", "gone", "uid-gone"})
+	report := scanStores(t, storetest.SplitMap(), stores, Options{Depth: DepthEnvelope})
+	const says = "more than 65535 kinds of owners, most of them of configmaps"
+	if report.Complete || !strings.Contains(strings.Join(report.Incomplete, "\n"), says) {
+		t.Errorf("complete %v, incomplete %q; want it to say %q; findings:\n%s", report.Complete, report.Incomplete,
+			says, findingText(report.Findings))
+	}
+}
+
 func TestScanSaysSoWhenThePrefixDiffers(t *testing.T) {
 	stores := storetest.Clean()
 	stores["core"] = storetest.Contents{"!/k8s/pods/default/web": storetest.Pod("default", "web"),
