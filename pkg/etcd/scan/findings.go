@@ -329,9 +329,21 @@ func (r *reporter) findEncrypted(store *storeScan, t *resourceTally, provider st
 			}
 			f.Fix = "give both API servers the same keys in --encryption-provider-config " +
 				"(--experimental-encryption-provider-config before 1.13)"
+		} else if r.hidesFindings(t, readers) {
+			f.Severity = finding.Warning
+			f.Message += "; findings about other objects, or about what a garbage collector deletes, may be missing"
 		}
 	}
 	r.add(store.Name, t.name, f)
+}
+
+// hidesFindings reports whether what is in values of the resource decides more than how they are stored. Secrets do not
+// count: many clusters encrypt them, and few have owners.
+func (r *reporter) hidesFindings(t *resourceTally, readers []pair.Side) bool {
+	return t.name != "secrets" && (tells(t.name) || slices.ContainsFunc(readers, func(side pair.Side) bool {
+		collector := r.m.ControlPlane(side).Collector
+		return collector.Runs && collector.Deletes()
+	}))
 }
 
 // findType reports one stored type of a resource that a reader of the store cannot decode.

@@ -202,11 +202,15 @@ func (o *observer) shape(r *resourceTally, k storage.Key) {
 var tellings = []string{"services/specs", "ipaddresses", "servicecidrs", "secrets", storage.CRDResource,
 	storage.APIServiceResource}
 
+func tells(resource string) bool {
+	return slices.Contains(tellings, resource) || strings.HasPrefix(resource, storage.RangesResource+"/")
+}
+
 // place notes the row of the resource in this store.
 func (o *observer) place(r *resourceTally) {
 	r.start = o.classifier.Prefix() + r.name + "/"
 	r.scope = o.classifier.Scope(r.name)
-	r.telling = slices.Contains(tellings, r.name) || strings.HasPrefix(r.name, storage.RangesResource+"/") ||
+	r.telling = tells(r.name) ||
 		slices.ContainsFunc(o.m.Locks, func(l pair.Lock) bool { return l.Resource == r.name })
 	r.atStart = o.bootKeys(r.name, r.row)
 	r.shown = r.row == nil || r.row.Owner == pair.OwnerSplit || r.row.Kind == "" ||

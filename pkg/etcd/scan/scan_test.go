@@ -115,6 +115,39 @@ func TestScanMissesNoCRDOfARangeThatFailed(t *testing.T) {
 	}
 }
 
+// TestScanWarnsOfWhatEncryptionHides: one side alone reads each of these, and has the key.
+func TestScanWarnsOfWhatEncryptionHides(t *testing.T) {
+	for _, test := range []struct {
+		key      string
+		collects bool
+		want     finding.Severity
+	}{
+		{storage.CRDResource + "/a", false, finding.Warning}, {"ipaddresses/10.96.0.9", false, finding.Warning},
+		{"ranges/serviceips", false, finding.Warning}, {"flowschemas/a", false, finding.Info},
+		{"flowschemas/a", true, finding.Warning}, {"kubeflow.io/notebooks/default/a", true, finding.Warning},
+		{"secrets/default/a", true, finding.Info},
+	} {
+		m, stores := storetest.SplitMap(), storetest.Clean()
+		m.Modern.Collector.Runs = test.collects
+		store := "modern"
+		switch {
+		case strings.HasPrefix(test.key, "ranges/"):
+			store = "core"
+		case strings.HasPrefix(test.key, "secrets/"):
+			i := slices.IndexFunc(m.Resources, func(r pair.Resource) bool { return r.Key == "secrets" })
+			m.Resources[i].Owner, m.Resources[i].Modern.Store = pair.OwnerSplit, "modern"
+		}
+		stores[store][test.key] = []byte("k8s:enc:aescbc:v1:key1:xx")
+		report := scanStores(t, m, stores, Options{})
+		i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS070" })
+		if i < 0 || report.Findings[i].Severity != test.want || strings.Contains(report.Findings[i].Message,
+			"findings about other objects") != (test.want == finding.Warning) {
+			t.Errorf("%s, collector runs %v: %s; want FUS070 as %s", test.key, test.collects,
+				findingText(report.Findings), test.want)
+		}
+	}
+}
+
 // TestScanShowsWhatLiesOutsideThePrefix leaves out the key that every API server has there.
 func TestScanShowsWhatLiesOutsideThePrefix(t *testing.T) {
 	stores := storetest.Clean()
