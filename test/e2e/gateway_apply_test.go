@@ -25,18 +25,28 @@ type appliedKind struct {
 
 const templateYAML = "template: {metadata: {labels: {app: x}}, spec: {containers: [{name: c, image: example.test/c}]}}"
 
+// extensionsYAML is what extensions/v1beta1 makes of a Deployment that says nothing, and apps/v1 does not.
+const extensionsYAML = "progressDeadlineSeconds: 2147483647, revisionHistoryLimit: 2147483647, " +
+	"strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 1}}, "
+
+// What versions make of absent fields otherwise than the served one is applied with the rest, so that it holds.
 var appliedKinds = []appliedKind{
 	{version: "extensions/v1beta1", resource: "deployments", kind: "Deployment", served: "apps/v1",
 		first: "{replicas: 0, minReadySeconds: 5, selector: {matchLabels: {app: x}}, " + templateYAML + "}",
-		then:  "{replicas: 0, selector: {matchLabels: {app: x}}, " + templateYAML + "}"},
+		then:  "{replicas: 0, selector: {matchLabels: {app: x}}, " + templateYAML + "}",
+		native: "{replicas: 0, minReadySeconds: 5, selector: {matchLabels: {app: x}}, " + extensionsYAML +
+			templateYAML + "}"},
 	{version: "apps/v1beta1", resource: "deployments", kind: "Deployment", served: "apps/v1",
 		first: "{replicas: 0, paused: false, selector: {matchLabels: {app: x}}, " + templateYAML + "}",
-		then:  "{replicas: 0, selector: {matchLabels: {app: x}}, " + templateYAML + "}"},
+		then:  "{replicas: 0, selector: {matchLabels: {app: x}}, " + templateYAML + "}",
+		native: "{replicas: 0, paused: false, selector: {matchLabels: {app: x}}, revisionHistoryLimit: 2, " +
+			templateYAML + "}"},
 	// A selector is what its version defaults to, and what apps/v1 requires.
 	{version: "extensions/v1beta1", resource: "deployments", kind: "Deployment", served: "apps/v1",
 		first:  "{replicas: 0, minReadySeconds: 5, " + templateYAML + "}",
 		then:   "{replicas: 0, " + templateYAML + "}",
-		native: "{replicas: 0, minReadySeconds: 5, selector: {matchLabels: {app: x}}, " + templateYAML + "}"},
+		native: "{replicas: 0, minReadySeconds: 5, selector: {matchLabels: {app: x}}, " + extensionsYAML +
+			templateYAML + "}"},
 	{version: "networking.k8s.io/v1beta1", resource: "ingresses", kind: "Ingress", served: "networking.k8s.io/v1",
 		first: "{backend: {serviceName: s, servicePort: 80}, rules: [{host: h.example.test, " +
 			"http: {paths: [{path: /, backend: {serviceName: s, servicePort: web}}]}}]}",
