@@ -43,8 +43,8 @@ var appliedKinds = []appliedKind{
 			templateYAML + "}"},
 	// A selector is what its version defaults to, and what apps/v1 requires.
 	{version: "extensions/v1beta1", resource: "deployments", kind: "Deployment", served: "apps/v1",
-		first:  "{replicas: 0, minReadySeconds: 5, " + templateYAML + "}",
-		then:   "{replicas: 0, " + templateYAML + "}",
+		first: "{replicas: 0, minReadySeconds: 5, " + templateYAML + "}",
+		then:  "{replicas: 0, " + templateYAML + "}",
 		native: "{replicas: 0, minReadySeconds: 5, selector: {matchLabels: {app: x}}, " + extensionsYAML +
 			templateYAML + "}"},
 	{version: "networking.k8s.io/v1beta1", resource: "ingresses", kind: "Ingress", served: "networking.k8s.io/v1",
