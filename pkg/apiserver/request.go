@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/kubefusion/fusionctl/internal/webserver"
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 )
 
@@ -301,8 +301,7 @@ const limitDecodedBytes = 128 << 20
 
 // affordable refuses JSON that would take too much memory.
 func affordable(text []byte) error {
-	const alwaysBytes = limitDecodedBytes / 256
-	if len(text) <= alwaysBytes || webserver.DecodedBytes(text) <= limitDecodedBytes {
+	if jsontext.Fits(text, limitDecodedBytes) {
 		return nil
 	}
 	return wrong("%w", largeError(fmt.Sprintf("the answer %q has so many values that it takes more than %d MiB decoded",

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/admission"
 )
@@ -78,7 +79,7 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer free()
 	// A user sends a pod before anything is validated, and its values count, not its bytes.
 	const copies = 2 // as it came, and as it is judged
-	if err := memory.Grow(r.Context(), copies*webserver.DecodedBytes(body)+2*int64(len(body))); err != nil {
+	if err := memory.Grow(r.Context(), copies*jsontext.DecodedBytes(body)+2*int64(len(body))); err != nil {
 		webserver.Refuse(w, err)
 		return
 	}

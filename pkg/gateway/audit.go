@@ -34,6 +34,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
@@ -569,7 +570,7 @@ func (e *record) readable(c *capture, header http.Header) ([]byte, error) {
 	if !e.config.OmitManagedFields {
 		return body, nil
 	}
-	if err := c.memory.Grow(e.ctx, webserver.DecodedBytes(body)); err != nil {
+	if err := c.memory.Grow(e.ctx, jsontext.DecodedBytes(body)); err != nil {
 		return nil, err
 	}
 	return withoutManagedFields(body)

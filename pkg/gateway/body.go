@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
@@ -82,7 +83,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, c *exchange,
 			"objects that are merged or converted are written as application/json, application/yaml or %s, not as %q",
 			runtime.ContentTypeProtobuf, kind)
 	}
-	if err := memory.Grow(r.Context(), webserver.DecodedBytes(body)); err != nil {
+	if err := memory.Grow(r.Context(), jsontext.DecodedBytes(body)); err != nil {
 		return nil, "", unread(err)
 	}
 	if err := memory.Grow(r.Context(), pathBytes(body)); err != nil {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubefusion/fusionctl/internal/webserver"
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
@@ -203,7 +203,7 @@ func (g *Gateway) serveClusterOpenAPI3(w http.ResponseWriter, r *http.Request, c
 	var list struct {
 		Paths map[string]map[string]any `json:"paths"`
 	}
-	if err := memory.Grow(r.Context(), webserver.DecodedBytes(a.body)); err != nil {
+	if err := memory.Grow(r.Context(), jsontext.DecodedBytes(a.body)); err != nil {
 		return unread(err)
 	}
 	if err := json.Unmarshal(a.body, &list); err != nil {

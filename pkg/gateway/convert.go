@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
@@ -116,7 +117,7 @@ type heldBody struct {
 	request        *http.Request
 	memory         *webserver.Reservation
 	over           *conversion
-	values         webserver.Values
+	values         jsontext.Values
 	read, reserved int64
 }
 

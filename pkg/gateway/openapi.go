@@ -27,6 +27,7 @@ import (
 	"k8s.io/kube-openapi/pkg/aggregator"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -240,7 +241,7 @@ func (g *Gateway) mergeOpenAPI2(ctx context.Context, v *view, documents map[pair
 		if err != nil {
 			return nil, err
 		}
-		if err := memory.Grow(ctx, webserver.DecodedBytes(body)); err != nil {
+		if err := memory.Grow(ctx, jsontext.DecodedBytes(body)); err != nil {
 			return nil, unavailable("merging %s: %v", openAPI2Path, err)
 		}
 		one, err := g.parse(body, v.table)

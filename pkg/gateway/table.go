@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/printers"
 	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
 
-	"github.com/kubefusion/fusionctl/internal/webserver"
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 )
 
 // tableForm begins the parameters of a form that is a Table.
@@ -45,7 +45,7 @@ const tableCopies = 3
 // custom resources have kinds and fields that are called as those of lists. What it takes is held in the memory of the
 // request.
 func (b *both) tabled(body []byte, list bool, form string) ([]byte, error) {
-	if err := b.memory.Grow(b.r.Context(), tableCopies*webserver.DecodedBytes(body)); err != nil {
+	if err := b.memory.Grow(b.r.Context(), tableCopies*jsontext.DecodedBytes(body)); err != nil {
 		return nil, unread(err)
 	}
 	leave, err := b.own.workers.take(b.r.Context(), 0)

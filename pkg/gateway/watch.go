@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -248,7 +249,7 @@ type heldEvent struct {
 	workers *workers               // in whose turns it is made another one
 
 	own            *webserver.Reservation // nil for a short event
-	values         webserver.Values
+	values         jsontext.Values
 	read, reserved int64
 }
 
@@ -288,7 +289,7 @@ func (h *heldEvent) Work() (done func(), err error) { return h.workers.take(h.ct
 // End lets go of the event.
 func (h *heldEvent) End() {
 	h.own.Release()
-	h.own, h.values, h.read, h.reserved = nil, webserver.Values{}, 0, 0
+	h.own, h.values, h.read, h.reserved = nil, jsontext.Values{}, 0, 0
 }
 
 // limitKeptBytes is what a decoder of events keeps while it waits: it keeps what its largest event took.

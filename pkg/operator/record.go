@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubefusion/fusionctl/internal/webserver"
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/pkg/operator/api"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -179,7 +179,7 @@ func (r *record) decode(in io.Reader) error {
 	switch {
 	case err != nil:
 		return err
-	case len(text) > limitRecordBytes, webserver.DecodedBytes(text) > limitRecordBytes:
+	case len(text) > limitRecordBytes, jsontext.DecodedBytes(text) > limitRecordBytes:
 		return fmt.Errorf("takes more than %d MiB", limitRecordBytes>>20)
 	}
 	return json.Unmarshal(text, r)

@@ -18,12 +18,17 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/quantity"
 	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
-// objectBytes bounds one object, and one document of YAML. What an API server stores is much smaller.
-const objectBytes = 64 << 20
+// objectBytes bounds one object, and one document of YAML; decodedBytes what an object takes decoded. What an API
+// server stores is much smaller.
+const (
+	objectBytes  = 64 << 20
+	decodedBytes = 128 << 20
+)
 
 // Object is one object of a stream. At most one of Pod, Container and Budget is set; neither is for kinds without
 // containers.
@@ -343,7 +348,11 @@ func kindOf(data []byte) (meta typeMeta, err error) {
 	return meta, nil
 }
 
+// unmarshal decodes an object. Errors: its values would take too much memory, whatever its text takes.
 func unmarshal(data []byte, into any) error {
+	if !jsontext.Fits(data, decodedBytes) {
+		return fmt.Errorf("so many values that they take more than %d MiB decoded", decodedBytes>>20)
+	}
 	if err := quantity.InJSON(data, reflect.TypeOf(into)); err != nil {
 		return err
 	}

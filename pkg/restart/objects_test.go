@@ -176,6 +176,29 @@ func TestObjectsRefusesAnObjectWithoutEnd(t *testing.T) {
 	}
 }
 
+// TestObjectsRefusesMoreThanFitsInMemory: an empty container takes three bytes of text, and 200 times as many decoded.
+func TestObjectsRefusesMoreThanFitsInMemory(t *testing.T) {
+	many := `{"spec":{"containers":[` + strings.Repeat("{},", 1<<20) + `{}]}}`
+	for name, in := range map[string]string{
+		"a pod":        `{"kind":"Pod",` + many[1:],
+		"no kind":      many,
+		"a template":   `{"kind":"Rollout","metadata":{"name":"d"},"spec":{"template":` + many + `}}`,
+		"in a list":    `{"kind":"List","items":[` + podJSON + `,{"kind":"Pod",` + many[1:] + `]}`,
+		"of one field": `{"kind":"Pod","spec":{"containers":[{"args":[` + strings.Repeat(`"",`, 3<<20) + `""]}]}}`,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := describe(strings.NewReader(in))
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), "more than 128 MiB decoded") {
+			t.Errorf("%s: %.200v, want an error that names the limit", name, err)
+		}
+		if took := int(after.TotalAlloc - before.TotalAlloc); took > 20*len(in) {
+			t.Errorf("%s: it took %d MiB to refuse %d", name, took>>20, len(in)>>20)
+		}
+	}
+}
+
 func TestObjectsHoldsOneItemOfAList(t *testing.T) {
 	pod := strings.Replace(podJSON, `"app"`, `"app","env":[{"name":"A","value":"`+strings.Repeat("x", 10_000)+`"}]`, 1)
 	const items = 4000

@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func ParseRuntime(r io.Reader, into *Runtime) (added int, err error) {
 			err = fmt.Errorf("larger than %d MiB", runtimeBytes>>20)
 		}
 		if err == nil {
-			err = into.parse(value)
+			err = into.parseAll(value)
 		}
 		if err != nil {
 			return into.count - before, err
@@ -137,19 +138,29 @@ func ParseRuntime(r io.Reader, into *Runtime) (added int, err error) {
 	}
 }
 
-func (rt *Runtime) parse(value json.RawMessage) error {
-	if value[0] == '[' {
-		var values []json.RawMessage
-		if err := unmarshal(value, &values); err != nil {
-			return err
-		}
-		for i, v := range values {
-			if err := rt.parse(v); err != nil {
-				return fmt.Errorf("[%d]: %w", i, err)
-			}
-		}
-		return nil
+// parseAll reads a document, or an array of documents one by one.
+func (rt *Runtime) parseAll(value json.RawMessage) error {
+	if value[0] != '[' {
+		return rt.parse(value)
 	}
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	if _, err := decoder.Token(); err != nil { // the opening bracket
+		return err
+	}
+	for i := 0; decoder.More(); i++ {
+		var item json.RawMessage
+		err := decoder.Decode(&item)
+		if err == nil {
+			err = rt.parse(item)
+		}
+		if err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (rt *Runtime) parse(value json.RawMessage) error {
 	var document struct {
 		Containers []criContainer `json:"containers"` // crictl ps
 		Items      []criSandbox   `json:"items"`      // crictl pods

@@ -93,10 +93,13 @@ func TestParseRuntimeRefusesOtherJSON(t *testing.T) {
 		`CONTAINER ID IMAGE`:         "invalid character",
 		`{"containers":[`:            "unexpected EOF",
 		`3`:                          "cannot unmarshal",
+		`[[{"Id":"a"}]]`:             "[0]: json: cannot unmarshal array", // each level would be held once more
+		`{"containers":[` + strings.Repeat("{},", 1<<19) + `{}]}`:         "more than 128 MiB decoded",
+		`[{"Id":"a"},{"items":[` + strings.Repeat("{},", 1<<19) + `{}]}]`: "[1]: so many values",
 	} {
 		_, err := ParseRuntime(strings.NewReader(in), new(Runtime))
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseRuntime(%s): %v, want an error with %q", in, err, want)
+			t.Errorf("ParseRuntime(%.100s): %v, want an error with %q", in, err, want)
 		}
 	}
 }

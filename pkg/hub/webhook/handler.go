@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/hub"
 )
@@ -86,7 +87,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer free()
 	const copies = 2 // as it came, and converted
-	if err := memory.Grow(ctx, copies*webserver.DecodedBytes(body)+2*int64(len(body))); err != nil {
+	if err := memory.Grow(ctx, copies*jsontext.DecodedBytes(body)+2*int64(len(body))); err != nil {
 		h.refuse(w, err)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -57,7 +58,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer free()
 	// What counts are the values, of which a user chooses some: an empty requirement takes three bytes of text.
-	if err := memory.Grow(r.Context(), webserver.DecodedBytes(body)+2*int64(len(body))); err != nil {
+	if err := memory.Grow(r.Context(), jsontext.DecodedBytes(body)+2*int64(len(body))); err != nil {
 		h.refuse(w, err)
 		return
 	}

@@ -1,4 +1,4 @@
-package webserver
+package jsontext
 
 // Values counts what is in JSON that is read in pieces. The zero value has read nothing.
 type Values struct {
@@ -40,4 +40,10 @@ func DecodedBytes(text []byte) int64 {
 	var v Values
 	v.Count(text)
 	return v.Bytes()
+}
+
+// Fits reports whether JSON takes no more than the limit when it is decoded. A short text does whatever is in it.
+func Fits(text []byte, limitBytes int64) bool {
+	const mostPerByte = 256
+	return int64(len(text)) <= limitBytes/mostPerByte || DecodedBytes(text) <= limitBytes
 }
