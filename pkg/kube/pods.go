@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"reflect"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kubefusion/fusionctl/internal/quantity"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 )
 
@@ -38,6 +40,9 @@ func (c *Client) Pods(ctx context.Context, selection Selection) iter.Seq2[*v1.Po
 	return func(yield func(*v1.Pod, error) bool) {
 		for item, err := range c.server.List(ctx, pods.Objects(selection.Namespace), options) {
 			pod := new(v1.Pod)
+			if err == nil {
+				err = quantity.InJSON(item, reflect.TypeFor[*v1.Pod]())
+			}
 			if err == nil {
 				err = utiljson.Unmarshal(item, pod)
 			}

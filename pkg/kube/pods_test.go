@@ -132,6 +132,19 @@ func TestNodeNamesStayOneTerm(t *testing.T) {
 	}
 }
 
+// TestPodsRefusesQuantitiesThatAreBombs: to parse twelve bytes takes a minute.
+func TestPodsRefusesQuantitiesThatAreBombs(t *testing.T) {
+	client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		answer(t, w, 200, json.RawMessage(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"},`+
+			`"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"1e-100000000"}}}]}}]}`))
+	})
+	for pod, err := range client.Pods(t.Context(), Selection{}) {
+		if err == nil || !strings.Contains(err.Error(), "exponent") {
+			t.Errorf("Pods = %v, %v", pod, err)
+		}
+	}
+}
+
 func TestPodsReportsWhatDoesNotPass(t *testing.T) {
 	for code, want := range map[int]int{403: 1, 503: 6} {
 		requests := 0
