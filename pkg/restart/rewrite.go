@@ -73,6 +73,9 @@ func (s *subject) newValue(last int) (value, why string) {
 	case len(sums) > 1:
 		return "", patchReason(to.Minor)
 	}
+	if !s.initial.missing && len(s.initial.sums) == 0 {
+		return "", "no hash is recorded that can be read: nothing says of which definition it was"
+	}
 	if step := s.verdict(s.initial, to, sums); step.verdict == Unknown {
 		return "", step.why()[0]
 	}

@@ -25,6 +25,8 @@ func TestRewritesGiveAValueOnlyWhenTheDefinitionIsKnown(t *testing.T) {
 		{name: "recorded by nobody", pod: running(), route: []string{"1.12", "1.17"},
 			why:     "is none that 1.12 or an older kubelet computes",
 			runtime: func(p *v1.Pod) *Runtime { return recorded(p, "12345678") }},
+		{name: "recorded as no hash", pod: running(), route: []string{"1.12", "1.17"}, why: "no hash is recorded",
+			runtime: func(p *v1.Pod) *Runtime { return recorded(p, "xyz") }},
 		{name: "on another node", pod: running(), route: []string{"1.12", "1.17"}, why: "that of another node",
 			runtime: func(*v1.Pod) *Runtime { return new(Runtime) }},
 		{name: "dockershim", pod: running(withDocker), route: []string{"1.12", "1.24"},
