@@ -70,10 +70,12 @@ func readService(e *storage.Envelope) (service, error) {
 	}
 	var result service
 	for _, ip := range append(s.Spec.ClusterIPs, s.Spec.ClusterIP) {
-		if ip != "" && ip != "None" && !slices.Contains(result.ClusterIPs, ip) {
+		if ip != "" && ip != "None" {
 			result.ClusterIPs = append(result.ClusterIPs, ip)
 		}
 	}
+	slices.Sort(result.ClusterIPs)
+	result.ClusterIPs = slices.Compact(result.ClusterIPs)
 	for _, p := range s.Spec.Ports {
 		if p.NodePort != 0 {
 			result.NodePorts = append(result.NodePorts, nodePort{p.NodePort, p.Protocol})

@@ -51,7 +51,7 @@ func (r *reporter) findTruncated(store *storeScan) {
 			}
 		}
 		if len(unserved) > 0 {
-			addTo(unread, strings.Join(unserved, ", "), key)
+			addTo(unread, abbreviate(unserved), key)
 		}
 	}
 	for _, lost := range sortedKeys(truncated) {

@@ -168,8 +168,8 @@ func (t *resourceTally) merge(other *resourceTally) {
 	t.boot.merge(&other.boot)
 	t.others.merge(&other.others)
 	t.unshaped.merge(&other.unshaped)
-	mergeCounted(t.encrypted, other.encrypted)
-	mergeCounted(t.unreadable, other.unreadable)
+	mergeReasons(t.encrypted, other.encrypted)
+	mergeReasons(t.unreadable, other.unreadable)
 	for namespace, from := range other.namespaces {
 		if to, ok := t.namespaces[namespace]; ok {
 			to.keys += from.keys
@@ -206,14 +206,26 @@ func mergeCounted[K comparable](into, from map[K]*counted) {
 	}
 }
 
-// count adds the key to the entry, which is made when it is missing. The name may be a view of a page.
-func count(m map[string]*counted, name, key string) {
-	c, ok := m[name]
-	if !ok {
-		c = &counted{}
-		m[strings.Clone(name)] = c
+// mergeReasons is mergeCounted for what count has counted.
+func mergeReasons(into, from map[string]*counted) {
+	for _, name := range sortedKeys(from) {
+		reasonOf(into, name).merge(from[name])
 	}
-	c.add(key)
+}
+
+// count adds the key to the entry, which is made when it is missing. The name may be a view of a page.
+func count(m map[string]*counted, name, key string) { reasonOf(m, name).add(key) }
+
+// reasonOf is the entry of the name, or that of all others when there are too many: values may be wrong in any number
+// of ways, and name any number of keys that have encrypted them.
+func reasonOf(m map[string]*counted, name string) *counted {
+	if m[name] == nil && len(m) >= mostTypes {
+		name = "others"
+	}
+	if m[name] == nil {
+		m[strings.Clone(name)] = &counted{}
+	}
+	return m[name]
 }
 
 // addTo adds the key to the entry, which is made when it is missing.
