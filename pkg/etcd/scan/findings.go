@@ -489,8 +489,8 @@ func (r *reporter) addOrphans(store *storeScan, o *orphans) {
 			"is created",
 			prose.Counted(o.objects.keys, "object"), prose.Counted(int64(len(o.absent)), "namespace"), o.home.Name,
 			abbreviate(sortedKeys(o.absent))),
-		Fix: "delete them, or create the namespace; a namespace controller deletes only what it can list through its " +
-			"own API server"})
+		Fix: "create the namespace, or delete them where the running cluster does not have it either; a namespace " +
+			"controller deletes only what it can list through its own API server"})
 }
 
 // abbreviate prints the first few of a list.

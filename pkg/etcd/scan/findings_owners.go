@@ -227,11 +227,22 @@ func (r *reporter) ownerKind(side pair.Side, group, version, kind string) (owner
 	}
 	for _, name := range sortedKeys(crds.total.facts.crds) {
 		c := crds.total.facts.crds[name]
-		if c.Spec.Group == group && c.Spec.Names.Kind == kind {
-			return ownerKind{name, c.Spec.Scope != "Cluster", crds.Name, c.serves(version)}, true
+		// Of two with one kind the API server serves the one whose names it has accepted.
+		if c.Spec.Group == group && c.Spec.Names.Kind == kind && (!known || c.accepted()) {
+			owner, known = ownerKind{name, c.Spec.Scope != "Cluster", crds.Name, c.serves(version)}, true
 		}
 	}
-	return ownerKind{}, false
+	return owner, known
+}
+
+// accepted reports whether an API server has accepted the names of the CRD.
+func (c *crd) accepted() bool {
+	for _, condition := range c.Status.Conditions {
+		if condition.Type == "NamesAccepted" {
+			return condition.Status == "True"
+		}
+	}
+	return false
 }
 
 func (c *crd) serves(version string) bool {

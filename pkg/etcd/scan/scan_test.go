@@ -623,6 +623,32 @@ func TestScanKeepsAnObjectThatOneOwnerHolds(t *testing.T) {
 	}
 }
 
+// TestScanTakesTheCRDThatIsServed: of two with one kind it is the one whose names were accepted.
+func TestScanTakesTheCRDThatIsServed(t *testing.T) {
+	stores := storetest.Clean()
+	for plural, accepted := range map[string]string{"abooks": "False", "books": "True", "cbooks": "False"} {
+		stores["modern"][storage.CRDResource+"/"+plural+".kubeflow.io"] = storetest.CRD("kubeflow.io", plural, "Book",
+			`,"version":"v1","versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":false},`+
+				`"status":{"storedVersions":["v1"],"conditions":[{"type":"NamesAccepted","status":"`+accepted+`"}]}}`)
+	}
+	stores["modern"]["kubeflow.io/books/default/b"] = storetest.CustomResource("kubeflow.io/v1", "Book", "b")
+	stores["modern"]["replicasets/default/x"] = storetest.Put("apps/v1", "ReplicaSet", "default", "x", "uid-x", nil,
+		[4]string{"kubeflow.io/v1", "Book", "b", "u-b"})
+	if report := scanStores(t, storetest.SplitMap(), stores, Options{}); len(report.Findings) > 0 {
+		t.Errorf("findings:\n%s", findingText(report.Findings))
+	}
+}
+
+// TestScanAdvisesNoDeletionForWhatAnOldFileLacks: the namespace may have come since.
+func TestScanAdvisesNoDeletionForWhatAnOldFileLacks(t *testing.T) {
+	stores := storetest.Clean()
+	stores["core"]["pods/gone/web"] = storetest.Pod("gone", "web")
+	findings := scanStores(t, storetest.SplitMap(), stores, Options{}).Findings
+	if len(findings) != 1 || !strings.Contains(findings[0].Fix, "where the running cluster does not have it either") {
+		t.Errorf("findings %+v, want one that says where to look", findings)
+	}
+}
+
 func TestScanWantsNoAddressObjectOutsideOfASidesOwnRange(t *testing.T) {
 	says := func(own []string) bool {
 		m, stores := storetest.SplitMap(), storetest.Clean()
