@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -35,7 +36,8 @@ const messageBytes = 16 << 20
 
 // Read asks the runtime of a node for its containers and sandboxes and adds those of pods. It changes nothing there.
 // Shape:  an endpoint as kubelets take it: unix:///run/containerd/containerd.sock. A path alone is one too.
-// Errors: an endpoint that is no socket, and what the runtime answers, with the call; ctx bounds the time.
+// Errors: an endpoint that is no socket, and what the runtime answers, with the call. A call that is not
+// answered ends after two minutes, or with ctx.
 func Read(ctx context.Context, endpoint string, into *restart.Runtime) error {
 	conn, err := connect(endpoint)
 	if err != nil {
@@ -71,7 +73,7 @@ func connect(endpoint string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-func (p protocol) read(ctx context.Context, conn *grpc.ClientConn, into *restart.Runtime) error {
+func (p protocol) read(ctx context.Context, conn grpc.ClientConnInterface, into *restart.Runtime) error {
 	client := runtimev1.NewRuntimeServiceClient(renamed{conn, p.service})
 	containers, err := client.ListContainers(ctx, &runtimev1.ListContainersRequest{})
 	if err != nil {
@@ -125,6 +127,9 @@ func (p protocol) sandbox(ctx context.Context, client runtimev1.RuntimeServiceCl
 	return sandbox, nil
 }
 
+// callTimeout ends a call that the runtime does not answer, as kubelets do (--runtime-request-timeout).
+const callTimeout = 2 * time.Minute
+
 // renamed calls the methods of one service by the name of another.
 type renamed struct {
 	grpc.ClientConnInterface
@@ -132,6 +137,8 @@ type renamed struct {
 }
 
 func (r renamed) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	name := method[strings.LastIndex(method, "/")+1:]
 	return r.ClientConnInterface.Invoke(ctx, "/"+r.service+"/"+name, args, reply, opts...)
 }

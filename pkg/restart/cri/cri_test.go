@@ -2,10 +2,12 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -134,6 +136,23 @@ func TestReadSpeaksEveryVersionOfTheCRI(t *testing.T) {
 			t.Errorf("%s: %+v, want a restart: the sandbox is on the host's network", p.service, outcome)
 		}
 	}
+}
+
+// silent answers when the caller has given up.
+type silent struct{ grpc.ClientConnInterface }
+
+func (silent) Invoke(ctx context.Context, _ string, _, _ any, _ ...grpc.CallOption) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestReadWaitsForNoRuntimeThatIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		err := protocols[0].read(t.Context(), silent{}, new(restart.Runtime))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want that the time is over", err)
+		}
+	})
 }
 
 func TestReadNamesTheEndpoint(t *testing.T) {
