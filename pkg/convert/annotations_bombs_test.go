@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -75,6 +76,50 @@ func TestFieldsOfOtherTypesAreNoAnnotations(t *testing.T) {
 			putFieldAt(u.Object, strings.Join(path, "."), value)
 			for _, minor := range []int{6, 9, 10, 36} {
 				c.Spell(u.DeepCopy(), kubever.Minor(minor))
+			}
+		}
+	}
+}
+
+// One autoscaler with an annotation that nothing reads does not fail the list that it is in.
+func TestAutoscalersWithUnreadableAnnotationsConvert(t *testing.T) {
+	c := newConverter(t)
+	huge := `"` + strings.Repeat("9", 4000) + "e999999999" + `"`
+	for name, annotations := range map[string]map[string]any{
+		"no JSON":      {behaviorAnnotation: "x"},
+		"other fields": {behaviorAnnotation: `{"ScaleUp":5}`},
+		"many":         {behaviorAnnotation: "[" + strings.Repeat("{},", 20_000) + "{}]"},
+		"quantities": {metricsAnnotation: `[{"type":"Pods","pods":{"metricName":"m","targetAverageValue":` + huge +
+			`}}]`},
+		"a tolerance": {behaviorAnnotation: `{"ScaleUp":{"Tolerance":` + huge + `}}`},
+	} {
+		for from, to := range map[string]string{"v1": "v2", "v2beta1": "v2", "v2beta2": "v1", "v2": "v1"} {
+			one := func(annotations map[string]any) any {
+				return map[string]any{"metadata": map[string]any{"name": "a", "annotations": annotations},
+					"spec": map[string]any{"maxReplicas": int64(3),
+						"scaleTargetRef": map[string]any{"name": "a", "kind": "A"}}}
+			}
+			list := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/" + from,
+				"kind": "HorizontalPodAutoscalerList", "metadata": map[string]any{},
+				"items": []any{one(map[string]any{"a": "b"}), one(annotations)}}}
+			kind := schema.GroupVersionKind{Group: "autoscaling", Version: to, Kind: "HorizontalPodAutoscalerList"}
+			out, losses, err := c.Convert(list, kind)
+			if err != nil {
+				t.Errorf("%s, %s to %s: %v", name, from, to, err)
+				continue
+			}
+			items := objects(out.Object, "items")
+			of, _ := items[1]["metadata"].(map[string]any)
+			for key, text := range annotations {
+				if object(of, "annotations")[key] != text && len(losses) == 0 {
+					t.Errorf("%s, %s to %s: the annotation is gone without a loss", name, from, to)
+				}
+			}
+			alone := &unstructured.Unstructured{Object: one(annotations).(map[string]any)}
+			alone.SetGroupVersionKind(schema.GroupVersionKind{Group: "autoscaling", Version: from,
+				Kind: "HorizontalPodAutoscaler"})
+			if _, err := c.Begin(alone, kind.GroupVersion().WithKind("HorizontalPodAutoscaler")); err != nil {
+				t.Errorf("%s, %s to %s: %v", name, from, to, err)
 			}
 		}
 	}

@@ -215,7 +215,7 @@ func (c *Converter) setDefaults(typed runtime.Object, gvk schema.GroupVersionKin
 
 // decodeLight reads what light leaves of an object that a route leads from.
 func (c *Converter) decodeLight(object map[string]any, r *route) (runtime.Object, error) {
-	if r.template == nil || r.schema != nil || boundAnnotations(object, r.from) != nil {
+	if r.template == nil || r.schema != nil { // autoscalers have no template: nothing is cut from annotations here
 		return c.decode(r.light(object), r.from)
 	}
 	typed, err := c.scheme.New(r.from)

@@ -96,10 +96,10 @@ func TestQuantitiesThatAreBombs(t *testing.T) {
 		"metrics":            `[{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"` + bomb + `"}}]`,
 		"current-metrics":    `[{"type":"Pods","pods":{"metricName":"m","currentAverageValue":` + bomb + `}}]`,
 		"scale-up-tolerance": bomb} {
-		_, _, err := c.Convert(hpa(annotation, text), schema.GroupVersionKind{Group: "autoscaling", Version: "v2",
+		out, _, err := c.Convert(hpa(annotation, text), schema.GroupVersionKind{Group: "autoscaling", Version: "v2",
 			Kind: "HorizontalPodAutoscaler"})
-		if err == nil || !strings.Contains(err.Error(), annotation+"]: quantity") {
-			t.Errorf("in the annotation %s: %v", annotation, err)
+		if err != nil || out.GetAnnotations()["autoscaling.alpha.kubernetes.io/"+annotation] != text {
+			t.Errorf("the annotation %s: %v, want it beside the fields", annotation, err)
 		}
 	}
 	entry := slices.Concat(message(1, []byte("storage")), message(2, message(1, []byte(bomb))))

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -209,6 +210,16 @@ func (r *route) convert(in map[string]any, how sharing, f *forms) (map[string]an
 		return nil, nil, &ContentError{r.from, fmt.Errorf("the paths of its values have more than %d MiB together: it "+
 			"is nested too deeply for its size", limitPathBytes>>20)}
 	}
+	if apart := unreadable(in, r.from); apart != nil {
+		out, lost, err := r.convert(withoutAnnotations(in, apart), how, f)
+		for name, text := range apart {
+			if err == nil {
+				err = unstructured.SetNestedField(out, text, "metadata", "annotations", name)
+			}
+		}
+		f.target = nil
+		return out, lost, err
+	}
 	if r.relabels && !rewritten(in) {
 		if out, unknown, ok, err := r.relabel(in, how, f); ok || err != nil {
 			return out, r.losses(unknown), err
@@ -322,10 +333,12 @@ func (c *Converter) decodeKnown(object map[string]any, gvk schema.GroupVersionKi
 	if typed, err = c.scheme.New(gvk); err != nil {
 		return nil, false, err
 	}
-	if err := boundAnnotations(object, gvk); err != nil {
-		return nil, false, &ContentError{gvk, err}
+	apart := unreadable(object, gvk)
+	if apart != nil {
+		object = withoutAnnotations(object, apart)
 	}
-	unknown := unknown{found: isDefinition(gvk)} // schemas read themselves, and leave out what they do not know
+	// Schemas read themselves, and leave out what they do not know.
+	unknown := unknown{found: isDefinition(gvk) || apart != nil}
 	if readerOf(reflect.TypeOf(typed).Elem())(object, reflect.ValueOf(typed).Elem(), &unknown) == nil {
 		typed.GetObjectKind().SetGroupVersionKind(gvk)
 		return typed, !unknown.found, nil
@@ -352,7 +365,7 @@ func (c *Converter) decodeKnown(object map[string]any, gvk schema.GroupVersionKi
 // decodeIfKnown is decodeKnown for an object of which nothing is wanted unless the type has all of its fields.
 func (c *Converter) decodeIfKnown(object map[string]any, gvk schema.GroupVersionKind) (runtime.Object, bool) {
 	typed, err := c.scheme.New(gvk)
-	if err != nil || boundAnnotations(object, gvk) != nil || isDefinition(gvk) {
+	if err != nil || unreadable(object, gvk) != nil || isDefinition(gvk) {
 		return nil, false
 	}
 	if readerOf(reflect.TypeOf(typed).Elem())(object, reflect.ValueOf(typed).Elem(), &unknown{ends: true}) != nil {
@@ -362,22 +375,39 @@ func (c *Converter) decodeIfKnown(object map[string]any, gvk schema.GroupVersion
 	return typed, true
 }
 
-// boundAnnotations refuses an autoscaler with a quantity in its annotations that takes minutes: Kubernetes' conversions
-// keep there in v1 what has no field.
-func boundAnnotations(of map[string]any, gvk schema.GroupVersionKind) error {
+// unreadable are the annotations of an autoscaler with a quantity that takes minutes: Kubernetes' conversions keep
+// there in v1 what has no field. They pass beside the conversion, so that one object does not fail the list that it is
+// in.
+func unreadable(of map[string]any, gvk schema.GroupVersionKind) (annotations map[string]any) {
 	if gvk.Kind != "HorizontalPodAutoscaler" {
 		return nil
 	}
 	for name, text := range object(object(of, "metadata"), "annotations") {
-		text, ok := text.(string)
-		if !ok || !strings.HasPrefix(name, "autoscaling.alpha.kubernetes.io/") {
+		word, ok := text.(string)
+		if !ok || !strings.HasPrefix(name, "autoscaling.alpha.kubernetes.io/") || quantity.InText(word) == nil {
 			continue
 		}
-		if err := quantity.InText(text); err != nil {
-			return fmt.Errorf("metadata.annotations[%s]: %w", name, err)
+		if annotations == nil {
+			annotations = map[string]any{}
 		}
+		annotations[name] = text
 	}
-	return nil
+	return annotations
+}
+
+// withoutAnnotations is an object without some of its annotations. What leads to them is its own.
+func withoutAnnotations(of, annotations map[string]any) map[string]any {
+	of = maps.Clone(of)
+	metadata := maps.Clone(object(of, "metadata"))
+	kept := maps.Clone(object(metadata, "annotations"))
+	of["metadata"], metadata["annotations"] = metadata, kept
+	for name := range annotations {
+		delete(kept, name)
+	}
+	if len(kept) == 0 {
+		delete(metadata, "annotations")
+	}
+	return of
 }
 
 // hasLargeNumber reports whether a value has a number that does not fit 32 bits: the decoder that works by reflection

@@ -2,12 +2,14 @@ package convert
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/kubefusion/fusionctl/internal/quantity"
 )
 
 // behaviorAnnotation is where servers of 1.18 and later keep spec.behavior in the versions of the autoscaler that lack
@@ -49,7 +51,8 @@ func scalerUp(scaler map[string]any) (map[string]any, error) {
 			}
 		}
 	}
-	return scaler, behaviorUp(scaler)
+	behaviorUp(scaler)
+	return scaler, nil
 }
 
 // targetType is what a goal is compared with. An object metric may state both of its goals: then the average one
@@ -130,27 +133,26 @@ func metricDown(s map[string]any, source, selector string) {
 	}
 }
 
-func behaviorUp(scaler map[string]any) error {
+// behaviorUp leaves the annotation where it is none that can be read: servers do, too, and one object is not to fail
+// the list that it is in.
+func behaviorUp(scaler map[string]any) {
 	metadata := object(scaler, "metadata")
 	annotations := object(metadata, "annotations")
 	text, ok := annotations[behaviorAnnotation].(string)
 	spec := object(scaler, "spec")
-	if !ok || spec == nil {
-		return nil
+	if !ok || spec == nil || strings.Count(text, "{") > limitAnnotated || quantity.InText(text) != nil {
+		return
 	}
 	var behavior map[string]any
-	if strings.Count(text, "{") > limitAnnotated {
-		return errors.New("metadata.annotations[" + behaviorAnnotation + "]: " + errManyAnnotated.Error())
-	}
-	if err := utiljson.Unmarshal([]byte(text), &behavior); err != nil {
-		return errors.New("metadata.annotations[" + behaviorAnnotation + "]: " + err.Error())
+	if json.Unmarshal([]byte(text), &autoscalingv2.HorizontalPodAutoscalerBehavior{}) != nil ||
+		utiljson.Unmarshal([]byte(text), &behavior) != nil {
+		return
 	}
 	spec["behavior"] = renamed(behavior, unicode.ToLower)
 	delete(annotations, behaviorAnnotation)
 	if len(annotations) == 0 {
 		delete(metadata, "annotations")
 	}
-	return nil
 }
 
 func behaviorDown(scaler map[string]any) error {

@@ -460,8 +460,8 @@ var ofControlPlane = map[string]bool{
 
 // Written judges the versions in which clients wrote an object: its last applied configuration, and the managers of its
 // fields; and what it names by versions and groups, but for its owners. An object of a kind that the release has in no
-// version is judged as it is.
-func (c *Check) Written(object *unstructured.Unstructured) error {
+// version is judged as it is. What it could not judge are problems.
+func (c *Check) Written(object *unstructured.Unstructured) (problems []error, err error) {
 	versions := map[string]string{}
 	for _, manager := range object.GetManagedFields() {
 		if manager.APIVersion != "" && manager.Subresource == "" && !ofControlPlane[manager.Manager] {
@@ -484,12 +484,14 @@ func (c *Check) Written(object *unstructured.Unstructured) error {
 		}
 		as, _, err := c.converter.Convert(object, gv.WithKind(gvk.Kind))
 		if err != nil {
-			return err
+			problems = append(problems,
+				fmt.Errorf("%s: %s/%s: %w", gvk.Kind, object.GetNamespace(), object.GetName(), err))
+			continue
 		}
 		if err := c.hand(judged{verdicts: []Verdict{c.judge(versions[version], as)}}); err != nil {
-			return err
+			return problems, err
 		}
 	}
 	named := c.judgeReferences("stored", object, append(c.scaleTarget(object), parameters(object)...))
-	return c.hand(judged{verdicts: append(named, c.judgeNamings("stored", object)...)})
+	return problems, c.hand(judged{verdicts: append(named, c.judgeNamings("stored", object)...)})
 }

@@ -20,8 +20,8 @@ type Cluster interface {
 }
 
 // Cluster judges the versions in which clients wrote the objects of a cluster, each object once, of the kinds that the
-// release concerns; with Helm it judges what the releases of the cluster applied. It returns the releases that it could
-// not read.
+// release concerns; with Helm it judges what the releases of the cluster applied. It returns the releases and the
+// objects that it could not read.
 // Errors: those of the cluster, of which the first one ends it; those of emit.
 func (c *Check) Cluster(ctx context.Context, cluster Cluster) (problems []error, err error) {
 	resources, err := cluster.Listable(ctx)
@@ -48,12 +48,14 @@ func (c *Check) Cluster(ctx context.Context, cluster Cluster) (problems []error,
 				continue
 			}
 			seen[this] = true
-			if err := c.Written(object); err != nil {
+			unread, err := c.Written(object)
+			if err != nil {
 				return nil, err
 			}
+			problems = append(problems, unread...)
 		}
 	}
-	return nil, nil
+	return problems, nil
 }
 
 // releases judges what the Helm releases of a cluster applied, which Secrets and ConfigMaps record.

@@ -101,6 +101,21 @@ func TestClusterJudgesEachObjectOnce(t *testing.T) {
 	}
 }
 
+// An object that does not convert is a problem, and those behind it are judged.
+func TestClusterGoesOnAfterAnObjectThatDoesNotConvert(t *testing.T) {
+	broken := objectIn("networking.k8s.io/v1", "1", "broken", "extensions/v1beta1")
+	broken.Object["spec"] = "none"
+	check, rows := clusterCheck(t)
+	problems, err := check.Cluster(t.Context(), &fakeCluster{
+		resources: []discovery.Resource{resourceOf("networking.k8s.io", "v1", "ingresses", "Ingress")},
+		objects: map[string][]*unstructured.Unstructured{"networking.k8s.io/v1 ingresses": {broken,
+			objectIn("networking.k8s.io/v1", "2", "web", "extensions/v1beta1")}}})
+	want := []string{"written by kubectl: extensions/v1beta1 web removed"}
+	if err != nil || len(problems) != 1 || !slices.Equal(*rows, want) {
+		t.Errorf("judged %q, problems %v, %v; want %q and one problem", *rows, problems, err, want)
+	}
+}
+
 // What the components of a release wrote, they write in another version after the upgrade: nobody has to do anything.
 // What a person or a kubelet wrote in the same version counts, also in an object of theirs.
 func TestClusterLeavesOutWhatComesWithTheRelease(t *testing.T) {
