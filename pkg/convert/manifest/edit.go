@@ -249,6 +249,9 @@ func (e *editor) mapping(node *yaml.Node, was, is map[string]any) error {
 		}
 		here[name] = true
 		from := key.Line - 1
+		if key.Column-1 != column || column > len(e.lines[from]) { // behind the question mark of an explicit key
+			return errNotInPlace
+		}
 		end = e.end(from, column, value)
 		now, stays := is[name]
 		switch {

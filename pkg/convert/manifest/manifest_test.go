@@ -49,6 +49,7 @@ var texts = []struct{ name, text, objects string }{
 		"b}}\n---\t{kind: C, metadata: {name: c}}\n--- # c\n", "a b c"},
 	{"a directive", "%YAML 1.1\n---\nkind: A\nmetadata: {name: a}\n...\n%YAML 1.1\n---\nkind: B\nmetadata: {name: b}",
 		"a b"},
+	{"an explicit key", "?          kind\n: A\nmetadata: {name: a}\nspec:\n  {rules: [{host: a}]}\n", "a"},
 	{"nothing", "", ""},
 	{"comments", "# a\n---\n# b\n", ""},
 }
@@ -524,8 +525,20 @@ func FuzzParts(f *testing.F) {
 			if err != nil || object == nil {
 				continue
 			}
-			object.Value["added"] = map[string]any{"x": []any{int64(1)}}
-			if _, err := object.Rewrite(object.Value); err != nil && part.Format == YAML {
+			changed, err := part.Decode() // a value of its own: the editor compares it with that of the object
+			if err != nil {
+				t.Fatalf("%q decodes once only: %v", part.Text, err)
+			}
+			for name, value := range changed.Value {
+				if _, plain := value.(string); plain {
+					changed.Value[name] = "changed"
+				}
+				if fields, ok := value.(map[string]any); ok {
+					fields["added"] = int64(1)
+				}
+			}
+			changed.Value["added"] = map[string]any{"x": []any{int64(1)}}
+			if _, err := object.Rewrite(changed.Value); err != nil && part.Format == YAML {
 				t.Errorf("%q: %v", part.Text, err)
 			}
 		}
@@ -534,4 +547,26 @@ func FuzzParts(f *testing.F) {
 			t.Errorf("%q reads as %q", text, whole)
 		}
 	})
+}
+
+// The column of an explicit key is that of its name, which other lines may not reach.
+func TestExplicitKeysAreRewritten(t *testing.T) {
+	text := "?          apiVersion\n: extensions/v1beta1\nkind: Ingress\nmetadata: {name: a}\n" +
+		"spec:\n  {rules: [{host: a}]}\n"
+	for part, err := range Parts(strings.NewReader(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, err := part.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := maps.Clone(object.Value)
+		value["apiVersion"], value["spec"] = "networking.k8s.io/v1", map[string]any{"rules": []any{}}
+		written, err := object.Rewrite(value)
+		var again map[string]any
+		if err != nil || sigsyaml.Unmarshal(written, &again) != nil || again["apiVersion"] != "networking.k8s.io/v1" {
+			t.Errorf("rewritten as %q: %v", written, err)
+		}
+	}
 }
