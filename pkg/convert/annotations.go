@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -29,6 +30,7 @@ func (c *Converter) spell(in *unstructured.Unstructured, s speller) (changed boo
 	if len(kubever.LifecycleOf(gvk).Minors) == 0 {
 		return false, nil // a custom resource
 	}
+	s.namespace = in.GetNamespace()
 	for _, pod := range podsIn(in.Object, gvk.Kind) {
 		s.carrier("pod", pod)
 		spec := object(pod.body, "spec")
@@ -87,10 +89,11 @@ func podsIn(in map[string]any, kind string) []carrier {
 }
 
 type speller struct {
-	minor   kubever.Minor
-	dry     bool // nothing is changed: changed says whether anything would be
-	changed bool
-	losses  []Loss
+	minor     kubever.Minor
+	namespace string // of the object
+	dry       bool   // nothing is changed: changed says whether anything would be
+	changed   bool
+	losses    []Loss
 }
 
 // carrier goes through the annotations that such a kind may have. Of two for one field the later one by name counts:
@@ -143,7 +146,11 @@ func (s *speller) place(row kubever.Annotation, on carrier, at spot, written map
 	text, annotated := annotations[at.annotation].(string)
 	heeded, has := row.Heeded.Has(s.minor), row.Fields.Has(s.minor)
 	value, set := fieldAt(at.owner, row.Field)
+	inert := row.Form == "critical" && s.namespace != "kube-system" // the one namespace in which servers heed it
 	switch {
+	case annotated && !heeded && inert:
+		s.lose(on, at.annotation, text, fmt.Sprintf("%s does not heed the annotation, and releases before do in the "+
+			"namespace kube-system alone: here it was without effect", s.minor))
 	case annotated && !heeded && has:
 		said, err := decodeForm(row.Form, text, value)
 		if err == nil && set && !reflect.DeepEqual(said, value) && !sameJSONValue(said, value) &&
@@ -170,7 +177,7 @@ func (s *speller) place(row kubever.Annotation, on carrier, at spot, written map
 	case annotated && !heeded:
 		s.lose(on, at.annotation, text, s.minor.String()+
 			" does not heed the annotation, and no field of it says the same")
-	case !annotated && set && !has && heeded:
+	case !annotated && set && !has && heeded && !inert:
 		text, ok := encodeForm(row.Form, value, s.minor)
 		key := row.Of + " " + row.Field + " " + row.Form + " " + at.annotation[strings.LastIndex(at.annotation, "/")+1:]
 		if !ok || written[key] {
@@ -601,9 +608,34 @@ func (s *speller) nodeLabels(part map[string]any) {
 			}
 		}
 	}
-	for _, field := range []string{"affinity", "nodeAffinity", "tolerations", "topologySpreadConstraints",
-		"allowedTopologies"} {
+	for _, field := range []string{"affinity", "nodeAffinity", "topologySpreadConstraints", "allowedTopologies"} {
 		s.renameKeys(part[field], names, "")
+	}
+	s.tolerations(part, names)
+}
+
+// tolerations adds those of taints by the other names. Taints are no labels: nodes may have either, and both.
+func (s *speller) tolerations(part map[string]any, names map[string]string) {
+	list := objects(part, "tolerations")
+	tolerated := map[string]bool{}
+	for _, toleration := range list {
+		tolerated[fmt.Sprint(toleration)] = true
+	}
+	for _, toleration := range list {
+		key, _ := toleration["key"].(string)
+		other, renamed := names[key]
+		if !renamed {
+			continue
+		}
+		added := maps.Clone(toleration)
+		added["key"] = other
+		if tolerated[fmt.Sprint(added)] {
+			continue
+		}
+		tolerated[fmt.Sprint(added)] = true
+		if s.changed = true; !s.dry {
+			part["tolerations"] = append(part["tolerations"].([]any), added)
+		}
 	}
 }
 

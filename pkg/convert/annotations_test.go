@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -51,9 +52,9 @@ func TestSpellThereAndBack(t *testing.T) {
 				"value":"1"},{"name":"net.core.somaxconn","value":"2"},{"name":"net.ipv4.tcp_syncookies",
 				"value":"1"}]}}}`},
 		{"critical", 6, 16,
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p",
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"kube-system",
 				"annotations":{"scheduler.alpha.kubernetes.io/critical-pod":""}},"spec":{"containers":[]}}`,
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[],
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"kube-system"},"spec":{"containers":[],
 				"priorityClassName":"system-cluster-critical"}}`},
 		{"external traffic", 6, 7,
 			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"p",
@@ -152,7 +153,7 @@ func TestEveryAnnotationIsSpelled(t *testing.T) {
 			// empty is an object of the kind, and who has the field in it.
 			empty := func() (object, owner map[string]any) {
 				object = parse(t, []byte(`{"apiVersion":"`+cmp.Or(apiVersions[of], "v1")+`","kind":"`+kind+
-					`","metadata":{"name":"a"},"spec":{"containers":[{"name":"c"}]}}`)).Object
+					`","metadata":{"name":"a","namespace":"kube-system"},"spec":{"containers":[{"name":"c"}]}}`)).Object
 				if ofContainer {
 					return object, objects(object["spec"].(map[string]any), "containers")[0]
 				}
@@ -202,6 +203,51 @@ func decoded(t *testing.T, text string) (value any) {
 		t.Fatal(err)
 	}
 	return value
+}
+
+// Outside of kube-system the annotation was without effect, and no class is made of it.
+func TestCriticalPodsAreThoseOfTheSystem(t *testing.T) {
+	c := newConverter(t)
+	for _, namespace := range []string{"", "shop"} {
+		in := parse(t, []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","annotations":{
+			"scheduler.alpha.kubernetes.io/critical-pod":""}},"spec":{"containers":[]}}`))
+		in.SetNamespace(namespace)
+		before := in.DeepCopy()
+		_, losses := c.Spell(in, 16)
+		if len(losses) != 1 || !strings.Contains(losses[0].Meaning, "without effect") ||
+			!reflect.DeepEqual(before.Object, in.Object) {
+			t.Errorf("in %q: %v, %v; want it as it was, with a loss", namespace, in.Object, losses)
+		}
+	}
+}
+
+// Nodes may have a taint by either name, or by both.
+func TestTolerationsAreOfTaintsByBothNames(t *testing.T) {
+	c := newConverter(t)
+	const master, controlPlane = "node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"
+	pod := func(keys ...string) *unstructured.Unstructured {
+		list := []any{map[string]any{"operator": "Exists", "effect": "NoExecute"}}
+		for _, key := range keys {
+			list = append(list, map[string]any{"key": key, "effect": "NoSchedule"})
+		}
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+			"metadata": map[string]any{"name": "p"}, "spec": map[string]any{"tolerations": list}}}
+	}
+	for _, test := range []struct {
+		minor      kubever.Minor
+		have, want []string
+	}{
+		{24, []string{master}, []string{master, controlPlane}},
+		{36, []string{master, controlPlane}, []string{master, controlPlane}},
+		{6, []string{controlPlane}, []string{controlPlane, master}},
+		{6, []string{master}, []string{master}},
+	} {
+		in, want := pod(test.have...), pod(test.want...)
+		changed, _ := c.Spell(in, test.minor)
+		if !reflect.DeepEqual(in.Object, want.Object) || changed != (len(test.have) < len(test.want)) {
+			t.Errorf("%v for %s: %v, changed %t; want %v", test.have, test.minor, in.Object, changed, want.Object)
+		}
+	}
 }
 
 func TestSpellNamesWhatCannotBeSaid(t *testing.T) {
