@@ -2,12 +2,14 @@ package manifest
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -281,11 +283,16 @@ func (d *yamlDecoder) mapping(node *yaml.Node, depth int) (any, error) {
 		return nil, d.fail(node, "%w", errManyMaps)
 	}
 	object := make(map[string]any, len(node.Content)/2)
-	var merged []*yaml.Node
+	var merged map[string]bool // what came of merges, which is given once more without being given twice
 	for i := 0; i < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		if key.Kind == yaml.ScalarNode && key.Tag == "!!merge" {
-			merged = append(merged, value)
+			if merged == nil {
+				merged = map[string]bool{}
+			}
+			if err := d.merge(object, merged, value, depth); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if key.Kind == yaml.AliasNode {
@@ -298,7 +305,7 @@ func (d *yamlDecoder) mapping(node *yaml.Node, depth int) (any, error) {
 		if !ok {
 			return nil, d.fail(key, "%s is not the name of a field: write it in quotes", key.Value)
 		}
-		if _, twice := object[name]; twice {
+		if _, twice := object[name]; twice && !merged[name] {
 			d.duplicates = append(d.duplicates, Duplicate{d.part.Line + key.Line - 1, name})
 		}
 		var err error
@@ -306,28 +313,36 @@ func (d *yamlDecoder) mapping(node *yaml.Node, depth int) (any, error) {
 			return nil, err
 		}
 	}
-	for _, source := range merged {
-		sources := []*yaml.Node{source}
-		if source.Kind == yaml.SequenceNode {
-			sources = source.Content
+	return object, nil
+}
+
+// merge writes the fields of an object, or of several, over those that are there: Kubernetes reads << in its order
+// among the fields. Of several the first one counts.
+func (d *yamlDecoder) merge(object map[string]any, merged map[string]bool, source *yaml.Node, depth int) error {
+	sources := []*yaml.Node{source}
+	if source.Kind == yaml.SequenceNode {
+		sources = source.Content
+	}
+	for _, source := range slices.Backward(sources) {
+		value, err := d.value(source, depth+1)
+		if err != nil {
+			return err
 		}
-		for _, source := range sources {
-			value, err := d.value(source, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			fields, ok := value.(map[string]any)
-			if !ok {
-				return nil, d.fail(source, "<<: want an object")
-			}
-			for name, v := range fields {
-				if _, own := object[name]; !own {
-					object[name] = v
-				}
-			}
+		fields, ok := value.(map[string]any)
+		if !ok {
+			return d.fail(source, "<<: want an object")
+		}
+		for name, v := range fields {
+			object[name], merged[name] = v, true
 		}
 	}
-	return object, nil
+	return nil
+}
+
+// bytesOf are the bytes of a binary scalar, as text: what is no UTF-8 is replaced, as it is in JSON.
+func bytesOf(node *yaml.Node) (string, error) {
+	data, err := base64.StdEncoding.DecodeString(node.Value)
+	return string([]rune(string(data))), err
 }
 
 // fieldName is the name of a field as Kubernetes reads it: a plain y is true, and 010 is 8, as a name too. It is false
@@ -351,6 +366,9 @@ func fieldName(key *yaml.Node) (string, bool) {
 		if special, ok := notInJSON[name]; ok {
 			name = special
 		}
+		return name, err == nil
+	case "!!binary":
+		name, err := bytesOf(key)
 		return name, err == nil
 	case "!!str":
 		if b, ok := oldBools[key.Value]; ok && key.Style == 0 {
@@ -391,6 +409,12 @@ func (d *yamlDecoder) scalar(node *yaml.Node) (any, error) {
 			return nil, d.fail(node, "%q is not a number that JSON can say", node.Value)
 		}
 		return f, nil
+	case "!!binary":
+		text, err := bytesOf(node)
+		if err != nil {
+			return nil, d.fail(node, "!!binary: %w", err)
+		}
+		return text, nil
 	case "!!str":
 		if b, ok := oldBools[node.Value]; ok && node.Style == 0 {
 			return b, nil

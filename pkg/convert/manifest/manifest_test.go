@@ -525,6 +525,13 @@ func FuzzParts(f *testing.F) {
 			if err != nil || object == nil {
 				continue
 			}
+			var same any
+			tagged := bytes.Contains(part.Text, []byte("!")) // tags that no manifest has are read otherwise
+			if part.Format == YAML && part.Item == 0 && !tagged && sigsyaml.Unmarshal(part.Text, &same) == nil {
+				if fields, ok := same.(map[string]any); ok && !equal(fields, object.Value) {
+					t.Errorf("%q reads as %v, want %v", part.Text, object.Value, fields)
+				}
+			}
 			changed, err := part.Decode() // a value of its own: the editor compares it with that of the object
 			if err != nil {
 				t.Fatalf("%q decodes once only: %v", part.Text, err)
@@ -567,6 +574,56 @@ func TestExplicitKeysAreRewritten(t *testing.T) {
 		var again map[string]any
 		if err != nil || sigsyaml.Unmarshal(written, &again) != nil || again["apiVersion"] != "networking.k8s.io/v1" {
 			t.Errorf("rewritten as %q: %v", written, err)
+		}
+	}
+}
+
+// Merges apply in their order among the fields, and binary scalars are what they encode.
+func TestMergesAndBytesAreReadAsKubectlReadsThem(t *testing.T) {
+	const anchors = "kind: A\nmetadata: {name: a}\np: &p {replicas: 5, x: 1}\nq: &q {replicas: 6, y: 2}\n"
+	for _, text := range []string{
+		"spec:\n  replicas: 1\n  <<: *p\n", "spec:\n  <<: *p\n  replicas: 1\n", "spec:\n  <<: [*p, *q]\n  x: 3\n",
+		"spec:\n  x: 3\n  <<: [*q, *p]\n", "spec:\n  <<: *p\n  y: 7\n  <<: *q\n",
+		"spec: {<<: {replicas: 1, <<: *p}, replicas: 2}\n", "data: !!binary aGk=\n", "data: !!binary \"/w==\"\n",
+		"data: !!binary |\n  aG\n  k=\n", "!!binary aGk=: 1\n",
+	} {
+		var want map[string]any
+		if err := sigsyaml.Unmarshal([]byte(anchors+text), &want); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		for part, err := range Parts(strings.NewReader(anchors + text)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			object, err := part.Decode()
+			if err != nil || !equal(want, object.Value) {
+				t.Errorf("%q reads as %v, %v; want %v", text, object, err, want)
+			} else if len(object.Duplicates) > 0 {
+				t.Errorf("%q: duplicates %v", text, object.Duplicates)
+			}
+		}
+	}
+	for part := range Parts(strings.NewReader("kind: A\ndata: !!binary $\n")) {
+		if object, err := part.Decode(); err == nil {
+			t.Errorf("what is not base64 reads as %v", object.Value)
+		}
+	}
+}
+
+// The objects of a second list would be neither converted nor checked.
+func TestListsHaveItemsOnce(t *testing.T) {
+	for _, between := range []string{"", "metadata: {}\n"} {
+		text := "apiVersion: v1\nkind: List\nitems:\n- kind: A\n  metadata: {name: a}\n" + between +
+			"items:\n- kind: B\n  metadata: {name: b}\n"
+		var problem error
+		for _, err := range Parts(strings.NewReader(text)) {
+			if err != nil {
+				problem = err
+			}
+		}
+		var syntax *SyntaxError
+		if !errors.As(problem, &syntax) || syntax.Line != 6+strings.Count(between, "\n") {
+			t.Errorf("%q: %v, want a syntax error at the second items", text, problem)
 		}
 	}
 }

@@ -155,6 +155,9 @@ func (y *yamlScanner) add(line []byte) error {
 		}
 		return nil
 	}
+	if column == 0 && !blank && y.dash < 0 && y.item > 0 && bytes.HasPrefix(word, []byte("items:")) {
+		return y.syntaxError(y.line+bytes.Count(y.text, []byte("\n")), errItemsTwice)
+	}
 	if column == 0 && !blank && !y.held {
 		y.named(word)
 	}
@@ -162,6 +165,8 @@ func (y *yamlScanner) add(line []byte) error {
 	y.text = append(y.text, line...)
 	return nil
 }
+
+var errItemsTwice = errors.New("a list has items twice, of which servers read the later ones alone")
 
 func boolToInt(b bool) int {
 	if b {
