@@ -32,10 +32,11 @@ import (
 // too.
 func TestAnAdoptedControlPlaneStarts(t *testing.T) {
 	t.Parallel()
-	started, parsed, begun := map[string]bool{}, map[string]bool{}, 0
-	for _, name := range adopted.Names(t) {
+	started, parsed, begun, names, seen := map[string]bool{}, map[string]bool{}, 0, adopted.Names(t), 0
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			r := rig.New(t)
+			seen++
 			c := adopted.Make(t, name, filepath.Join(r.Dir(), "adopted"), r.PKI.File("ca.crt"), r.PKI.File("ca.key"),
 				false)
 			a := &adoption{t: t, rig: r, cluster: c, stores: map[string]*rig.Etcd{}}
@@ -65,7 +66,7 @@ func TestAnAdoptedControlPlaneStarts(t *testing.T) {
 			a.lead(server)
 		})
 	}
-	if begun < 10 && !t.Failed() {
+	if begun < 10 && seen == len(names) && !t.Failed() { // some may be left out
 		t.Errorf("%d of them started, want ten or more", begun)
 	}
 }
