@@ -13,8 +13,7 @@ import (
 // New compiles rules for a CRD and checks them against the schemas of both versions: every required field is set, types
 // are right, and nothing that a version has is lost without a rule that says so.
 // Errors: every problem, joined, each with the line and the path of the rule; a schema that no validator can be made
-// of. It keeps the definition. Safe for
-// concurrent use.
+// of. It keeps the definition. Safe for concurrent use.
 func New(rules *Rules, definition *Definition) (*Converter, error) {
 	ps := &strictyaml.Problems{Lines: rules.lines}
 	c := &Converter{Definition: definition, Hub: rules.Spec.Hub, spokes: map[string]*spoke{}}

@@ -557,6 +557,10 @@ func TestAnotherStoreProvesNothing(t *testing.T) {
 	if !k.crd.says(crd) || len(k.log) > 0 {
 		t.Error("the CRD was changed")
 	}
+	delete(k.crd.object["metadata"].(map[string]any), "resourceVersion")
+	if err := Confirm(t.Context(), *k.world(true, 0).Store, p.Resource, k, k); err == nil {
+		t.Error("a CRD without a resource version confirms a store")
+	}
 }
 
 // What a server does not keep of a version is said however often the step is tried, also by a run that finds it done.

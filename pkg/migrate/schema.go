@@ -17,7 +17,7 @@ func (d *Definition) preserves() bool { return flag(d.spec(), "preserveUnknownFi
 
 // prunedFields lists the fields that an object loses when all that is done to it is to write it in another version:
 // those that the schema of one version allows, and that of the other prunes.
-// Shape: ".spec.size", ".spec.rows[].name", ".spec.labels{}.value"; ".spec.*" for what a schema allows without a name.
+// Shape: ".spec.size", ".spec.rows[].name", ".spec.labels.*.value"; ".spec.*" for what a schema allows without a name.
 func prunedFields(d *Definition, from, to string) []string {
 	kept := d.schemaOf(to)
 	if d.preserves() || kept == nil {
@@ -42,7 +42,7 @@ func pruned(schema, kept map[string]any, path string, resource bool, lost *[]str
 	preserves := flag(kept, "x-kubernetes-preserve-unknown-fields")
 	resource = resource || flag(kept, "x-kubernetes-embedded-resource")
 	known, more := properties(kept), at(kept, "additionalProperties")
-	// below is the schema that prunes what is at a name; ok: the name itself stays.
+	// below is the schema that prunes what is at a name, and whether the name itself stays.
 	below := func(name string) (in map[string]any, stays, prunes bool) {
 		if in, named := known[name]; named {
 			in, _ := in.(map[string]any)
@@ -68,21 +68,21 @@ func pruned(schema, kept map[string]any, path string, resource bool, lost *[]str
 		in, _ := property.(map[string]any)
 		look(in, name, path+"."+name)
 	}
-	if in, open := openTo(schema); open && schemaType(kept) != "array" {
+	anything, open := openTo(schema)
+	if open && schemaType(kept) != "array" {
 		// Any name: one that the other schema does not have, and each that it has.
 		before := len(*lost)
-		look(in, "", path+".*")
+		look(anything, "", path+".*")
 		if len(*lost) == before {
 			for name := range known {
 				if _, named := properties(schema)[name]; !named {
-					look(in, name, path+"."+name)
+					look(anything, name, path+"."+name)
 				}
 			}
 		}
 	}
 	items, listed := at(schema, "items").(map[string]any)
 	into, prunes := at(kept, "items").(map[string]any)
-	anything, open := openTo(schema)
 	switch {
 	case listed && (prunes || !preserves):
 		pruned(items, into, path+"[]", false, lost)

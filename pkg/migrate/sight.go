@@ -76,6 +76,9 @@ func sample(ctx context.Context, r Resource, definitions Definitions, objects Ob
 		if err != nil {
 			return "", "", err
 		}
+		if d.ResourceVersion() == "" {
+			return "", "", fmt.Errorf("the server shows the CRD %s without a resource version", r.Name)
+		}
 		return GroupCRD + "/customresourcedefinitions/" + r.Name, d.ResourceVersion(), nil
 	}
 	page, err := objects.Page(ctx, List{APIVersion: r.Access, Limit: 1})

@@ -45,12 +45,6 @@ func (f *fieldFacts) unknown(object map[string]any, gvk schema.GroupVersionKind,
 	return w.losses
 }
 
-// Unknown lists the fields with a value that a server drops of an object that it takes in this version, because its
-// minor does not have them yet.
-func Unknown(object map[string]any, gvk schema.GroupVersionKind, server *negotiate.Server) []convert.Loss {
-	return knownFields.unknown(object, gvk, server)
-}
-
 var knownFields fieldFacts // of facts, which do not change
 
 type unknownWalk struct {
