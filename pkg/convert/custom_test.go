@@ -137,3 +137,43 @@ func TestRegisterScheme(t *testing.T) {
 		t.Errorf("versions without a conversion: added %v, %v", added, err)
 	}
 }
+
+// A custom resource may tell false, 0 and "" from nothing: what is left out of them is lost as much as true is.
+func TestWhatIsEmptyIsLostToo(t *testing.T) {
+	c := newConverter(t)
+	c.Register(oldBoat, newBoat, func(in map[string]any) (map[string]any, error) {
+		return map[string]any{"apiVersion": "boats.example/v1", "kind": "Boat", "metadata": in["metadata"]}, nil
+	})
+	in := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "boats.example/v1alpha1", "kind": "Boat",
+		"metadata": map[string]any{"name": "b", "creationTimestamp": nil},
+		"spec": map[string]any{"afloat": false, "oars": int64(0), "flag": "", "crew": []any{}, "mast": map[string]any{},
+			"cook": nil}}}
+	_, losses, err := c.Convert(in, newBoat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lost []string
+	for _, loss := range losses {
+		lost = append(lost, loss.Path)
+	}
+	if diff := cmp.Diff([]string{"spec"}, lost); diff != "" {
+		t.Errorf("lost without its spec (-want +got):\n%s", diff)
+	}
+
+	c = newConverter(t)
+	c.Register(oldBoat, newBoat, func(in map[string]any) (map[string]any, error) {
+		return map[string]any{"apiVersion": "boats.example/v1", "kind": "Boat", "metadata": in["metadata"],
+			"spec": map[string]any{}}, nil
+	})
+	if _, losses, err = c.Convert(in, newBoat); err != nil {
+		t.Fatal(err)
+	}
+	lost = nil
+	for _, loss := range losses {
+		lost = append(lost, loss.Path)
+	}
+	want := []string{"spec.afloat", "spec.crew", "spec.flag", "spec.mast", "spec.oars"}
+	if diff := cmp.Diff(want, lost); diff != "" {
+		t.Errorf("lost of its spec (-want +got):\n%s", diff)
+	}
+}

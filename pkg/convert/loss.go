@@ -212,8 +212,7 @@ func (m *missing) compare(in, out any, s *shape) {
 			value, ok := other[key]
 			if field := s.at(key); ok {
 				m.compare(in[key], value, field)
-			} else if _, object := in[key].(map[string]any); object ||
-				!isEmpty(in[key]) { // {} may say something: emptyDir
+			} else if !isEmpty(in[key]) || m.tells(in[key], field, s.optionalAt(key)) {
 				m.lose(difference{value: in[key], known: s == nil || field != nil})
 			}
 			m.at = m.at[:len(m.at)-1]
@@ -237,6 +236,19 @@ func (m *missing) compare(in, out any, s *shape) {
 		if !sameValue(in, out, s) {
 			m.add(in, out, s)
 		}
+	}
+}
+
+// tells reports whether an empty value says something that leaving it out would not: {}, as in emptyDir, and what is not
+// known to be read into a Go value that is the same without it. A custom resource may tell false from nothing.
+func (m *missing) tells(value any, field *shape, optional bool) bool {
+	switch value.(type) {
+	case nil:
+		return false
+	case map[string]any:
+		return true
+	default:
+		return !m.part && (optional || field == nil)
 	}
 }
 

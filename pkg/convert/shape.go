@@ -308,6 +308,9 @@ func (s *shape) at(name string) *shape {
 	}
 }
 
+// optionalAt reports whether Go tells an empty value of a field from nothing there.
+func (s *shape) optionalAt(name string) bool { return s != nil && s.optional[name] }
+
 // of returns the shape of the elements of a list, nil when it is none.
 func (s *shape) ofElements() *shape {
 	if s == nil || !s.list && !s.either {
