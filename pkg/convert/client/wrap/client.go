@@ -166,10 +166,8 @@ func (w *wrapped) over(
 ) error {
 	b := w.reader.bridge
 	for attempt := 1; ; attempt++ {
-		served, err := b.blankObject(object, answer.As)
-		if err != nil {
-			return err
-		}
+		served := &unstructured.Unstructured{} // Go types drop what they do not have, and that would be written
+		served.SetGroupVersionKind(answer.As)
 		if err := w.Client.Get(ctx, ctrl.ObjectKeyFromObject(object), served); err != nil {
 			return err
 		}

@@ -122,6 +122,40 @@ func TestClientWritesTheServersVersion(t *testing.T) {
 	}
 }
 
+// A program's Go types may lack a field that the server has: what is written over the object keeps it.
+func TestClientKeepsWhatItsTypesLack(t *testing.T) {
+	kept := 0
+	calls := interceptor.Funcs{
+		Get: func(ctx context.Context, c ctrl.WithWatch, key ctrl.ObjectKey, object ctrl.Object,
+			options ...ctrl.GetOption) error {
+			err := c.Get(ctx, key, object, options...)
+			if fields, ok := object.(*unstructured.Unstructured); ok && err == nil {
+				err = unstructured.SetNestedField(fields.Object, "gold", "spec", "vendors")
+			}
+			return err
+		},
+		Update: func(ctx context.Context, c ctrl.WithWatch, object ctrl.Object, options ...ctrl.UpdateOption) error {
+			if fields, ok := object.(*unstructured.Unstructured); ok {
+				if value, _, _ := unstructured.NestedString(fields.Object, "spec", "vendors"); value == "gold" {
+					kept++
+				}
+				unstructured.RemoveNestedField(fields.Object, "spec", "vendors") // the fake has no such field
+			}
+			return c.Update(ctx, object, options...)
+		},
+	}
+	_, outer := pair(t, options(t), calls, stored())
+	object := deployment()
+	must(t, outer.Get(t.Context(), key, object))
+	object.Spec.Paused = true
+	must(t, outer.Update(t.Context(), object))
+	must(t, outer.Patch(t.Context(), object,
+		ctrl.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":false}}`))))
+	if kept != 2 || object.Spec.Paused {
+		t.Errorf("%d of 2 writes kept the field; paused: %v", kept, object.Spec.Paused)
+	}
+}
+
 // What a program leaves out means what its version says of it.
 func TestClientWritesTheDefaultsOfTheAskedVersion(t *testing.T) {
 	inner, outer := pair(t, options(t), interceptor.Funcs{})
