@@ -46,6 +46,11 @@ const (
 // Errors: as Convert and Differing.
 func (c *Converter) Begin(in *unstructured.Unstructured, to schema.GroupVersionKind) (*Conversion, error) {
 	v := &Conversion{In: in, converter: c, forms: forms{kept: true}}
+	if in.GroupVersionKind() == to { // Read names losses in its own version
+		if err := boundPaths(in.Object, to, c.shapes.of(to)); err != nil {
+			return nil, err
+		}
+	}
 	out, losses, err := c.convert(in.Object, to, shared, &v.forms)
 	if err != nil {
 		return nil, err

@@ -110,3 +110,24 @@ func slicesOf(value any, n int) []any {
 	}
 	return all
 }
+
+// TestPathsInOneVersion: Begin refuses an object of which nothing is converted, too, because what a server of a minor
+// drops of it is named likewise. A custom resource is not looked into.
+func TestPathsInOneVersion(t *testing.T) {
+	c, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := map[string]any{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+		"metadata": map[string]any{"name": "x"}, "spec": map[string]any{"extra": map[string]any{
+			strings.Repeat("n", 1<<20): slicesOf("x", 10_000)}}}
+	object := &unstructured.Unstructured{Object: request}
+	content := (*ContentError)(nil)
+	if _, err := c.Begin(object, object.GroupVersionKind()); !errors.As(err, &content) {
+		t.Errorf("Begin: %v, want a ContentError", err)
+	}
+	object.SetAPIVersion("example.com/v1")
+	if _, err := c.Begin(object, object.GroupVersionKind()); err != nil {
+		t.Errorf("Begin of a custom resource: %v", err)
+	}
+}

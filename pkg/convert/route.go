@@ -204,11 +204,8 @@ func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKi
 
 // convert takes an object along the route and says what is lost.
 func (r *route) convert(in map[string]any, how sharing, f *forms) (map[string]any, []Loss, error) {
-	// A custom resource that a server has stored is not refused, because that would fail all lists with it: what it
-	// loses is bounded, by missing.
-	if r.source != nil && pathBytes(in, 0, 0) > limitPathBytes {
-		return nil, nil, &ContentError{r.from, fmt.Errorf("the paths of its values have more than %d MiB together: it "+
-			"is nested too deeply for its size", limitPathBytes>>20)}
+	if err := boundPaths(in, r.from, r.source); err != nil {
+		return nil, nil, err
 	}
 	if apart := unreadable(in, r.from); apart != nil {
 		out, lost, err := r.convert(withoutAnnotations(in, apart), how, f)
@@ -253,6 +250,16 @@ func (r *route) convert(in map[string]any, how sharing, f *forms) (map[string]an
 		lost = append(lost, i.unknown...)
 	}
 	return out, r.losses(lost), nil
+}
+
+// boundPaths refuses an object of which the losses would take too much to name. A custom resource that a server has
+// stored is not refused, because that would fail all lists with it: what it loses is bounded, by missing.
+func boundPaths(in map[string]any, gvk schema.GroupVersionKind, known *shape) error {
+	if known != nil && pathBytes(in, 0, 0) > limitPathBytes {
+		return &ContentError{gvk, fmt.Errorf("the paths of its values have more than %d MiB together: it is nested "+
+			"too deeply for its size", limitPathBytes>>20)}
+	}
+	return nil
 }
 
 // passage converts and reconciles.

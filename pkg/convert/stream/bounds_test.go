@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
@@ -428,4 +429,25 @@ func usedTime(tb testing.TB) time.Duration {
 		tb.Fatal(err)
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// TestListsWithinLists: each list puts its place before the paths of what it holds.
+func TestListsWithinLists(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(c, Options{Choose: ToVersion(c, schema.GroupVersion{Group: "policy", Version: "v1"})})
+	for depth, refused := range map[int]bool{1: false, 11: false, 12: true, 500: true} {
+		object := map[string]any{"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget",
+			"metadata": map[string]any{"name": "a"}, "spec": map[string]any{}}
+		for range depth {
+			object = map[string]any{"apiVersion": "v1", "kind": "List", "items": []any{object}}
+		}
+		list := &unstructured.Unstructured{Object: object}
+		_, err := s.become(list, list.GroupVersionKind(), 0)
+		if refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "within more than 10 lists") {
+			t.Errorf("%d deep: %v", depth, err)
+		}
+	}
 }

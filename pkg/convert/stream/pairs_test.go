@@ -53,7 +53,7 @@ func TestEveryPairOfMinors(t *testing.T) {
 					refused++
 					continue // no version of it there
 				}
-				out, err := s.become(in, target)
+				out, err := s.become(in, target, 0)
 				if err != nil {
 					refused++
 					continue // acceptance by real servers is for the end-to-end tests
@@ -65,7 +65,7 @@ func TestEveryPairOfMinors(t *testing.T) {
 				if !slices.Contains(servedBy(target), to) && !strings.Contains(out.refused, "--runtime-config=") {
 					tell("%s for %s: %s, which it does not serve by default", kind, to, target)
 				}
-				again, err := s.become(out.object, target)
+				again, err := s.become(out.object, target, 0)
 				if err != nil || !reflect.DeepEqual(again.object, out.object) || again.refused != out.refused {
 					tell("%s for %s: %s converted again: %v", kind, to, target, err)
 				}

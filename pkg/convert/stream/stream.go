@@ -218,7 +218,7 @@ func (s *Stream) convert(file string, part manifest.Part, err error) (r Result) 
 		return r
 	}
 	r.To = to.GroupVersion().String() + " " + to.Kind
-	made, err := s.become(&source.Unstructured, to)
+	made, err := s.become(&source.Unstructured, to, 0)
 	if err != nil {
 		r.Err = err
 		return r
@@ -253,10 +253,17 @@ type made struct {
 	changed bool   // it is not as it was
 }
 
-// become converts an object, or each object of a list.
-func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKind) (made, error) {
+// limitListDepth bounds lists within lists, each of which puts its place before the paths of all that it holds.
+const limitListDepth = 10
+
+// become converts an object, or each object of a list. The depth is the number of lists that the object is in.
+func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKind, depth int) (made, error) {
 	if items, ok := in.Object["items"].([]any); ok && strings.HasSuffix(in.GetKind(), "List") {
-		return s.makeList(in, items, to)
+		if depth > limitListDepth {
+			return made{}, fmt.Errorf("a list within more than %d lists: write its objects one after the other",
+				limitListDepth)
+		}
+		return s.makeList(in, items, to, depth+1)
 	}
 	conversion, err := s.converter.Begin(in, to)
 	if err != nil {
@@ -332,7 +339,8 @@ func (s *Stream) complete(conversion *convert.Conversion, m *made) (validate.Com
 }
 
 // makeList converts the objects of a list. Those of a list of one kind need not name it.
-func (s *Stream) makeList(in *unstructured.Unstructured, items []any, to schema.GroupVersionKind) (made, error) {
+func (s *Stream) makeList(in *unstructured.Unstructured, items []any, to schema.GroupVersionKind, depth int) (made,
+	error) {
 	m := made{object: &unstructured.Unstructured{Object: maps.Clone(in.Object)}, changed: in.GroupVersionKind() != to}
 	itemKind, _ := strings.CutSuffix(in.GetKind(), "List")
 	converted := make([]any, len(items))
@@ -351,7 +359,7 @@ func (s *Stream) makeList(in *unstructured.Unstructured, items []any, to schema.
 		if err != nil {
 			return made{}, fmt.Errorf("items[%d]: %w", i, err)
 		}
-		one, err := s.become(u, target)
+		one, err := s.become(u, target, depth)
 		if err != nil {
 			return made{}, fmt.Errorf("items[%d]: %w", i, err)
 		}
