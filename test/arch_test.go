@@ -75,7 +75,7 @@ var core = map[string][]string{
 	"pkg/catalog": {"pkg/policy", "pkg/etcd/scan", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate", "pkg/preflight"},
 
 	"pkg/restart":           nil,
-	"pkg/convert":           {"pkg/convert/negotiate"},
+	"pkg/convert":           {"pkg/convert/negotiate", "pkg/storage/objects"},
 	"pkg/convert/manifest":  nil,
 	"pkg/convert/negotiate": nil,
 	"pkg/convert/stream":    {"pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/convert/validate"},

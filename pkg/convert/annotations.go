@@ -35,7 +35,7 @@ func (c *Converter) spell(in *unstructured.Unstructured, s speller) (changed boo
 		s.carrier("pod", pod)
 		spec := object(pod.body, "spec")
 		s.nodeLabels(spec)
-		for _, volume := range objects(spec, "volumes") {
+		for _, volume := range elements(spec, "volumes") {
 			s.dataSource(object(object(object(volume, "ephemeral"), "volumeClaimTemplate"), "spec"))
 		}
 	}
@@ -46,7 +46,7 @@ func (c *Converter) spell(in *unstructured.Unstructured, s speller) (changed boo
 	case "PersistentVolumeClaim":
 		s.dataSource(object(in.Object, "spec"))
 	case "StatefulSet":
-		for _, claim := range objects(object(in.Object, "spec"), "volumeClaimTemplates") {
+		for _, claim := range elements(object(in.Object, "spec"), "volumeClaimTemplates") {
 			s.dataSource(object(claim, "spec"))
 		}
 	case "StorageClass":
@@ -130,7 +130,7 @@ func placesOf(row kubever.Annotation, body map[string]any) []spot {
 	}
 	var spots []spot
 	for _, list := range []string{"initContainers", "containers"} {
-		for _, container := range objects(object(body, "spec"), list) {
+		for _, container := range elements(object(body, "spec"), list) {
 			if name, ok := container["name"].(string); ok {
 				spots = append(spots, spot{prefix + name, container})
 			}
@@ -573,7 +573,7 @@ func (s *speller) scaleTarget(c *Converter, reference map[string]any) {
 
 // onlyVersion leaves out the list of a CRD's versions where servers do not know it, and spec.version says the same.
 func (s *speller) onlyVersion(gvk schema.GroupVersionKind, spec map[string]any) {
-	versions := objects(spec, "versions")
+	versions := elements(spec, "versions")
 	typeName := kubever.TypeName(gvk) + "Spec"
 	if len(versions) != 1 || kubever.Field(typeName, "versions").Has(s.minor) ||
 		!kubever.Field(typeName, "version").Has(s.minor) {
@@ -616,7 +616,7 @@ func (s *speller) nodeLabels(part map[string]any) {
 
 // tolerations adds those of taints by the other names. Taints are no labels: nodes may have either, and both.
 func (s *speller) tolerations(part map[string]any, names map[string]string) {
-	list := objects(part, "tolerations")
+	list := elements(part, "tolerations")
 	tolerated := map[string]bool{}
 	for _, toleration := range list {
 		tolerated[fmt.Sprint(toleration)] = true

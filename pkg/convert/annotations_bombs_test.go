@@ -32,7 +32,7 @@ func TestAnnotationsThatAreBombs(t *testing.T) {
 	}
 	few := pod(containers, "["+strings.Repeat(`{"name":"a"},`, 99)+`{"name":"a"}]`)
 	_, losses := c.Spell(few, 36)
-	if len(losses) > 0 || len(objects(object(few.Object, "spec"), "initContainers")) != 100 {
+	if len(losses) > 0 || len(elements(object(few.Object, "spec"), "initContainers")) != 100 {
 		t.Errorf("losses %.200v of a hundred containers", losses)
 	}
 
@@ -108,7 +108,7 @@ func TestAutoscalersWithUnreadableAnnotationsConvert(t *testing.T) {
 				t.Errorf("%s, %s to %s: %v", name, from, to, err)
 				continue
 			}
-			items := objects(out.Object, "items")
+			items := elements(out.Object, "items")
 			of, _ := items[1]["metadata"].(map[string]any)
 			for key, text := range annotations {
 				if object(of, "annotations")[key] != text && len(losses) == 0 {

@@ -155,7 +155,7 @@ func TestEveryAnnotationIsSpelled(t *testing.T) {
 				object = parse(t, []byte(`{"apiVersion":"`+cmp.Or(apiVersions[of], "v1")+`","kind":"`+kind+
 					`","metadata":{"name":"a","namespace":"kube-system"},"spec":{"containers":[{"name":"c"}]}}`)).Object
 				if ofContainer {
-					return object, objects(object["spec"].(map[string]any), "containers")[0]
+					return object, elements(object["spec"].(map[string]any), "containers")[0]
 				}
 				return object, object
 			}

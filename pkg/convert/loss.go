@@ -239,8 +239,8 @@ func (m *missing) compare(in, out any, s *shape) {
 	}
 }
 
-// tells reports whether an empty value says something that leaving it out would not: {}, as in emptyDir, and what is not
-// known to be read into a Go value that is the same without it. A custom resource may tell false from nothing.
+// tells reports whether an empty value says something that leaving it out would not: {}, as in emptyDir, and what is
+// not known to be read into a Go value that is the same without it. A custom resource may tell false from nothing.
 func (m *missing) tells(value any, field *shape, optional bool) bool {
 	switch value.(type) {
 	case nil:

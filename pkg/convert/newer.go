@@ -84,14 +84,14 @@ func podGroupDown(group map[string]any) (map[string]any, error) {
 }
 
 func workloadUp(workload map[string]any) (map[string]any, error) {
-	for _, template := range objects(object(workload, "spec"), "podGroupTemplates") {
+	for _, template := range elements(object(workload, "spec"), "podGroupTemplates") {
 		disruptionUp(template)
 	}
 	return workload, nil
 }
 
 func workloadDown(workload map[string]any) (map[string]any, error) {
-	for _, template := range objects(object(workload, "spec"), "podGroupTemplates") {
+	for _, template := range elements(object(workload, "spec"), "podGroupTemplates") {
 		disruptionDown(template)
 	}
 	return workload, nil

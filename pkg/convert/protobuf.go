@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/quantity"
 	"github.com/kubefusion/fusionctl/pkg/storage"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
 
 // ProtobufBytes is an upper estimate of what decoding a message takes, as values of Go and of JSON: an element of a
@@ -24,8 +25,9 @@ func ProtobufBytes(data []byte) (int64, error) {
 // limitDecodedBytes bounds what a message takes decoded: far more than one that a server stores.
 const limitDecodedBytes = 512 << 20
 
-// DecodeProtobuf reads an object as servers store and send it: the bytes k8s\0, then the kind and the message.
-// Errors: a kind that has no Go type in Kubernetes 1.36 cannot be read; its message could not be told from another's.
+// DecodeProtobuf reads an object as servers store and send it: the bytes k8s\0, then the kind and the message. Fields
+// that older versions had are there under their names. Errors: *UnsupportedError for a kind that has no Go type in
+// Kubernetes 1.36, whose message could not be told from another's, and for a field without a known name.
 func (c *Converter) DecodeProtobuf(data []byte) (*unstructured.Unstructured, error) {
 	switch size, err := ProtobufBytes(data); {
 	case err != nil:
@@ -49,7 +51,23 @@ func (c *Converter) DecodeProtobuf(data []byte) (*unstructured.Unstructured, err
 	if err != nil {
 		return nil, err
 	}
+	if err := complete(fields, object, data); err != nil {
+		if _, ok := errors.AsType[*objects.NamelessError](err); ok {
+			return nil, &UnsupportedError{From: *gvk, Reason: err.Error() + " to Kubernetes 1.36, and that would be " +
+				"lost: write JSON"}
+		}
+		return nil, fmt.Errorf("decoding protobuf: %w", err)
+	}
 	return &unstructured.Unstructured{Object: fields}, nil
+}
+
+// complete adds what the type of an object does not have of its message.
+func complete(fields map[string]any, object runtime.Object, data []byte) error {
+	var wrapped runtime.Unknown
+	if err := wrapped.Unmarshal(bytes.TrimPrefix(data, []byte("k8s\x00"))); err != nil {
+		return err
+	}
+	return objects.Complete(fields, reflect.TypeOf(object), wrapped.Raw)
 }
 
 // boundQuantities refuses a message with a quantity that takes minutes to decode. What cannot be read passes.
@@ -83,7 +101,7 @@ func (c *Converter) EncodeProtobuf(object *unstructured.Unstructured) ([]byte, e
 	return out.Bytes(), nil
 }
 
-// ConvertProtobuf converts an object from bytes to bytes.
+// ConvertProtobuf converts an object from bytes to bytes, which stay as they are in the version that they are in.
 // Errors: as DecodeProtobuf and Convert.
 func (c *Converter) ConvertProtobuf(data []byte, to schema.GroupVersionKind) ([]byte, []Loss, error) {
 	if len(data) == 0 {
@@ -92,6 +110,9 @@ func (c *Converter) ConvertProtobuf(data []byte, to schema.GroupVersionKind) ([]
 	object, err := c.DecodeProtobuf(data)
 	if err != nil {
 		return nil, nil, err
+	}
+	if object.GroupVersionKind() == to {
+		return data, nil, nil
 	}
 	losses, err := c.ConvertInPlace(object, to)
 	if err != nil {

@@ -117,8 +117,8 @@ func object(parent map[string]any, field string) map[string]any {
 	return child
 }
 
-// objects returns the objects of a list.
-func objects(parent map[string]any, field string) []map[string]any {
+// elements returns the objects of a list.
+func elements(parent map[string]any, field string) []map[string]any {
 	list, _ := parent[field].([]any)
 	var found []map[string]any
 	for _, element := range list {
@@ -162,7 +162,7 @@ func sliceUp(slice map[string]any) (map[string]any, error) {
 		return slice, nil
 	}
 	families := map[string]bool{}
-	for _, endpoint := range objects(slice, "endpoints") {
+	for _, endpoint := range elements(slice, "endpoints") {
 		addresses, _ := endpoint["addresses"].([]any)
 		for _, address := range addresses {
 			text, _ := address.(string)
@@ -202,7 +202,7 @@ func claimUp(claim map[string]any) (map[string]any, error) {
 func claimDown(claim map[string]any) (map[string]any, error) {
 	status := object(claim, "status")
 	allocation := object(status, "allocation")
-	handles := objects(allocation, "resourceHandles")
+	handles := elements(allocation, "resourceHandles")
 	if len(handles) == 1 && (handles[0]["driverName"] == nil || handles[0]["driverName"] == status["driverName"]) {
 		if data, ok := handles[0]["data"]; ok {
 			allocation["resourceHandle"] = data
@@ -214,7 +214,7 @@ func claimDown(claim map[string]any) (map[string]any, error) {
 
 // capacityUp: a capacity became an object with its value in a field.
 func capacityUp(slice map[string]any) (map[string]any, error) {
-	for _, device := range objects(object(slice, "spec"), "devices") {
+	for _, device := range elements(object(slice, "spec"), "devices") {
 		capacity := object(object(device, "basic"), "capacity")
 		for name, value := range capacity {
 			capacity[name] = map[string]any{"value": value}
@@ -224,7 +224,7 @@ func capacityUp(slice map[string]any) (map[string]any, error) {
 }
 
 func capacityDown(slice map[string]any) (map[string]any, error) {
-	for _, device := range objects(object(slice, "spec"), "devices") {
+	for _, device := range elements(object(slice, "spec"), "devices") {
 		capacity := object(object(device, "basic"), "capacity")
 		for name := range capacity {
 			capacity[name] = object(capacity, name)["value"]
@@ -235,14 +235,14 @@ func capacityDown(slice map[string]any) (map[string]any, error) {
 
 // migrationUp: the version of the migrated resource was dropped, and conditions became those of all kinds.
 func migrationUp(migration map[string]any) (map[string]any, error) {
-	for _, condition := range objects(object(migration, "status"), "conditions") {
+	for _, condition := range elements(object(migration, "status"), "conditions") {
 		move(condition, "lastUpdateTime", condition, "lastTransitionTime")
 	}
 	return migration, nil
 }
 
 func migrationDown(migration map[string]any) (map[string]any, error) {
-	for _, condition := range objects(object(migration, "status"), "conditions") {
+	for _, condition := range elements(object(migration, "status"), "conditions") {
 		move(condition, "lastTransitionTime", condition, "lastUpdateTime")
 	}
 	return migration, nil

@@ -24,7 +24,7 @@ var metricSources = map[string]string{"object": "selector", "pods": "selector", 
 // in another.
 func scalerUp(scaler map[string]any) (map[string]any, error) {
 	spec := object(scaler, "spec")
-	for _, metric := range objects(spec, "metrics") {
+	for _, metric := range elements(spec, "metrics") {
 		for source, selector := range metricSources {
 			if s := object(metric, source); s != nil {
 				target := map[string]any{}
@@ -39,7 +39,7 @@ func scalerUp(scaler map[string]any) (map[string]any, error) {
 			}
 		}
 	}
-	for _, metric := range objects(object(scaler, "status"), "currentMetrics") {
+	for _, metric := range elements(object(scaler, "status"), "currentMetrics") {
 		for source, selector := range metricSources {
 			if s := object(metric, source); s != nil {
 				current := map[string]any{}
@@ -87,7 +87,7 @@ func metricUp(s map[string]any, source, selector, field string, values map[strin
 // scalerDown turns autoscaling/v2beta2 into v2beta1.
 func scalerDown(scaler map[string]any) (map[string]any, error) {
 	spec := object(scaler, "spec")
-	for _, metric := range objects(spec, "metrics") {
+	for _, metric := range elements(spec, "metrics") {
 		for source, selector := range metricSources {
 			if s := object(metric, source); s != nil {
 				target := object(s, "target")
@@ -103,7 +103,7 @@ func scalerDown(scaler map[string]any) (map[string]any, error) {
 			}
 		}
 	}
-	for _, metric := range objects(object(scaler, "status"), "currentMetrics") {
+	for _, metric := range elements(object(scaler, "status"), "currentMetrics") {
 		for source, selector := range metricSources {
 			if s := object(metric, source); s != nil {
 				current := object(s, "current")

@@ -398,7 +398,7 @@ func isDefinition(gvk schema.GroupVersionKind) bool {
 
 func portless(endpoints map[string]any, minor kubever.Minor) []Loss {
 	var losses []Loss
-	subsets := objects(endpoints, "subsets")
+	subsets := elements(endpoints, "subsets")
 	for i, subset := range subsets {
 		if ports, _ := subset["ports"].([]any); len(ports) == 0 {
 			losses = append(losses, Loss{Path: fmt.Sprintf("subsets[%d]", i), Value: subset,
@@ -415,7 +415,7 @@ func portless(endpoints map[string]any, minor kubever.Minor) []Loss {
 // (pkg/registry/discovery/endpointslice/strategy.go dropTopologyOnV1).
 func topologies(slice map[string]any) []Loss {
 	var losses []Loss
-	for i, endpoint := range objects(slice, "endpoints") {
+	for i, endpoint := range elements(slice, "endpoints") {
 		if value, ok := endpoint["deprecatedTopology"]; ok {
 			losses = append(losses, Loss{Path: fmt.Sprintf("endpoints[%d].deprecatedTopology", i), Value: value,
 				Meaning: "servers drop it of objects that are created as v1"})

@@ -603,7 +603,7 @@ func (e *record) decoded(media string, body []byte, memory *webserver.Reservatio
 	case runtime.ContentTypeProtobuf:
 		object, err := e.converter.DecodeProtobuf(body)
 		if err != nil {
-			return nil, errors.New("a message of protobuf of an unknown kind")
+			return nil, errors.New("a message of protobuf of an unknown kind, or with an unknown field")
 		}
 		return json.Marshal(object.Object)
 	case runtime.ContentTypeCBOR, applyPatchCBOR:

@@ -225,7 +225,8 @@ func TestAuditReadsTheFormsOfBodies(t *testing.T) {
 		{"application/yaml", "metadata: {name: p}", `{"metadata":{"name":"p"}}`, ""},
 		{"application/cbor", "\xd9\xd9\xf7\xa1hmetadata\xa1dnameap", `{"metadata":{"name":"p"}}`, ""},
 		{"application/json", "{", "", "request: not JSON"},
-		{"application/vnd.kubernetes.protobuf", "k8s", "", "request: a message of protobuf of an unknown kind"},
+		{"application/vnd.kubernetes.protobuf", "k8s", "",
+			"request: a message of protobuf of an unknown kind, or with an unknown field"},
 		{"text/plain", "p", "", `request: of content type "text/plain"`},
 		{"application/json", `{"a":"` + strings.Repeat("x", 8<<10) + `"}`, "", "true"},
 		{"application/json", `{"a":"` + strings.Repeat("x", 4000) + `"}`, "", "true"}, // within, but not with the rest

@@ -5,12 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
 	"mime"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -22,7 +18,6 @@ import (
 	"github.com/kubefusion/fusionctl/internal/jsontext"
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
-	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
 
 const (
@@ -159,7 +154,7 @@ func (g *Gateway) protobufToJSON(ctx context.Context, body []byte, memory *webse
 	if err != nil {
 		return nil, badRequest("%v", err)
 	}
-	if err := memory.Grow(ctx, 2*size); err != nil { // it is decoded twice
+	if err := memory.Grow(ctx, size); err != nil {
 		return nil, unread(err)
 	}
 	err = workers.do(ctx, func() (err error) {
@@ -178,61 +173,7 @@ func (g *Gateway) readProtobuf(body []byte) ([]byte, error) {
 	case err != nil:
 		return nil, badRequest("%v", err)
 	}
-	whole, err := objects.Decode(body)
-	if err != nil {
-		return nil, badRequest("%v", err)
-	}
-	if field := nameless(whole, ""); field != "" {
-		return nil, refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"the message has the field %s, which Kubernetes 1.36 does not have, and which would be lost: write JSON",
-			field)
-	}
 	return json.Marshal(object.Object)
-}
-
-// nameless is the path of a field that objects.Decode knows by its number alone, and that holds something: a client of
-// a newer release, or a vendor's, sends it. Go's clients write empty ones of every type that they know.
-func nameless(value any, path string) string {
-	switch value := value.(type) {
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(value)) {
-			inner, at := value[name], strings.TrimPrefix(path+"."+name, ".")
-			if number, ok := strings.CutPrefix(name, "#"); ok && !isEmpty(inner) {
-				if _, err := strconv.ParseUint(number, 10, 32); err == nil {
-					return at
-				}
-			}
-			if found := nameless(inner, at); found != "" {
-				return found
-			}
-		}
-	case []any:
-		for i, inner := range value {
-			if found := nameless(inner, fmt.Sprintf("%s[%d]", path, i)); found != "" {
-				return found
-			}
-		}
-	}
-	return ""
-}
-
-func isEmpty(value any) bool {
-	switch value := value.(type) {
-	case map[string]any:
-		for _, inner := range value {
-			if !isEmpty(inner) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		return !slices.ContainsFunc(value, func(inner any) bool { return !isEmpty(inner) })
-	case string:
-		return value == ""
-	case int64:
-		return value == 0
-	}
-	return value == nil
 }
 
 // yamlToJSON reads a body as API servers do, but for aliases, by which a few bytes are gigabytes of JSON. twice is what

@@ -1288,7 +1288,7 @@ func TestWritesInProtobuf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		says := map[int]string{http.StatusUnsupportedMediaType: "#99, which Kubernetes 1.36 does not have"}[code]
+		says := map[int]string{http.StatusUnsupportedMediaType: "#99 of the message has no name"}[code]
 		x.wants("POST", collection, "k8s\x00"+string(newer), code, says, kind, accepts)
 	}
 	options := message(map[string]any{"apiVersion": "apps/v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"})

@@ -239,5 +239,5 @@ func goValue(t reflect.Type, message []byte) (any, error) {
 	if err := utiljson.Unmarshal(text, &tree); err != nil {
 		return nil, err
 	}
-	return tree, addUnknown(tree, t, message)
+	return tree, addUnknown(tree, t, message, false)
 }

@@ -3,7 +3,9 @@ package objects
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -116,9 +118,51 @@ func isText(data []byte) bool {
 
 func base64Of(data []byte) string { return base64.StdEncoding.EncodeToString(data) }
 
+// NamelessError says that a message has a field that its type does not have, by whose number nothing tells its name: it
+// is of a newer version, or a vendor's. Shape: {Field: spec.containers[0].#99}.
+type NamelessError struct{ Field string }
+
+func (e *NamelessError) Error() string {
+	return "the field " + e.Field + " of the message has no name that is known"
+}
+
+// within is an error of a part, as one of the whole.
+func within(part string, err error) error {
+	if of, ok := errors.AsType[*NamelessError](err); ok {
+		return &NamelessError{part + "." + of.Field}
+	}
+	return err
+}
+
+// Complete adds to an object, which was read from a message through the Go type of its kind, what that type does not
+// have any more, by its names in JSON, and leaves out what holds nothing: Go's clients write empty values of every type
+// that they know. Errors: *NamelessError for a field without a name.
+func Complete(object map[string]any, t reflect.Type, message []byte) error {
+	return addUnknown(object, t, message, true)
+}
+
+func isZeroGuess(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, inner := range value {
+			if !isZeroGuess(inner) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return !slices.ContainsFunc(value, func(inner any) bool { return !isZeroGuess(inner) })
+	case string:
+		return value == ""
+	case int64:
+		return value == 0
+	}
+	return value == nil
+}
+
 // addUnknown adds the fields of a message that its type does not have to the tree that was made of it: fields of
-// another version, or of a vendor.
-func addUnknown(tree any, t reflect.Type, message []byte) error {
+// another version, or of a vendor. Strictly, those that hold nothing are left out, and of the others each has a name.
+func addUnknown(tree any, t reflect.Type, message []byte, strict bool) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -130,8 +174,14 @@ func addUnknown(tree any, t reflect.Type, message []byte) error {
 	return eachField(message, func(f storage.ProtoField) error {
 		field, ok := fieldByNumber(t, f.Number)
 		if !ok {
-			if removed, ok := goneLayouts().removedFrom(t)[f.Number]; ok {
+			removed, ok := goneLayouts().removedFrom(t)[f.Number]
+			switch {
+			case strict && isZeroGuess(guess(f, 0)):
+				return nil
+			case ok:
 				return goneLayouts().add(object, removed, f)
+			case strict:
+				return &NamelessError{nameless + strconv.Itoa(int(f.Number))}
 			}
 			addNameless(object, f)
 			return nil
@@ -141,22 +191,23 @@ func addUnknown(tree any, t reflect.Type, message []byte) error {
 		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" {
-			return addUnknown(object, field.Type, f.Bytes)
+			return addUnknown(object, field.Type, f.Bytes, strict)
 		}
 		i := seen[f.Number]
 		seen[f.Number]++
 		switch inner := object[name].(type) {
 		case []any:
 			if field.Type.Kind() == reflect.Slice && i < len(inner) {
-				return addUnknown(inner[i], field.Type.Elem(), f.Bytes)
+				err := addUnknown(inner[i], field.Type.Elem(), f.Bytes, strict)
+				return within(fmt.Sprintf("%s[%d]", name, i), err)
 			}
 		case map[string]any:
 			if field.Type.Kind() != reflect.Map {
-				return addUnknown(inner, field.Type, f.Bytes)
+				return within(name, addUnknown(inner, field.Type, f.Bytes, strict))
 			}
-			return eachEntry(f.Bytes, func(key string, value storage.ProtoField) error {
-				return addUnknown(inner[key], field.Type.Elem(), value.Bytes)
-			})
+			return within(name, eachEntry(f.Bytes, func(key string, value storage.ProtoField) error {
+				return within(key, addUnknown(inner[key], field.Type.Elem(), value.Bytes, strict))
+			}))
 		}
 		return nil
 	})
