@@ -24,6 +24,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
+	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
@@ -524,6 +525,9 @@ func (b *both) change(w http.ResponseWriter) error {
 	}
 	var deletion []byte
 	if b.r.Method == http.MethodDelete {
+		if body, kind, err = b.deletionOf(body, kind, false); err != nil {
+			return err
+		}
 		deletion = body
 		var options metav1.DeleteOptions
 		if uid == "" && len(body) > 0 && utiljson.Unmarshal(body, &options) == nil && options.Preconditions != nil &&
@@ -564,6 +568,24 @@ func (b *both) change(w http.ResponseWriter) error {
 		return err
 	}
 	return b.show(w, a)
+}
+
+// deletionOf is the body of a deletion. Where it has none it is made of the options in the query, and the query is left
+// without them: API servers do not read them there as soon as the gateway adds a body.
+func (b *both) deletionOf(body []byte, kind string, collection bool) ([]byte, string, error) {
+	if len(body) > 0 {
+		return body, kind, nil
+	}
+	b.query = maps.Clone(b.query)
+	options, err := client.OptionsOfDeletion(b.query, collection)
+	if err != nil {
+		return nil, "", badRequest("%v", err)
+	}
+	if len(options) == 0 {
+		return nil, kind, nil
+	}
+	body, err = json.Marshal(options)
+	return body, jsonType, err
 }
 
 // tiedTo adds to the options of a deletion that the object has to have the UID.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 
 	"golang.org/x/sync/errgroup"
@@ -14,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -31,15 +29,9 @@ func (b *both) deleteCollection(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	if len(body) == 0 { // of a collection, sides before 1.12 read no options in the query
-		b.query = maps.Clone(b.query)
-		options, err := client.OptionsOfDeletion(b.query, true)
-		if err == nil && len(options) > 0 {
-			body, err = json.Marshal(options)
-		}
-		if err != nil {
-			return badRequest("%v", err)
-		}
+	// Of a collection, sides before 1.12 read no options in the query.
+	if body, kind, err = b.deletionOf(body, kind, true); err != nil {
+		return err
 	}
 	names, ask, _, err := b.parts("application/json")
 	if err != nil {

@@ -956,6 +956,7 @@ func TestRequestsByNameGoToTheSideThatHasTheObject(t *testing.T) {
 	x.wants("DELETE", collection+"/old?fieldSelector=metadata.uid%3Du1", `{"preconditions":{"uid":"u2"}}`,
 		http.StatusBadRequest, "two objects")
 	x.wants("DELETE", collection+"/old?fieldSelector=metadata.uid%3Du1", `[]`, http.StatusBadRequest, "options")
+	x.wants("DELETE", collection+"/old?uid=u1", "", http.StatusOK, "Success")
 
 	// The object with another UID is not the one that is meant, though it is the only one of its name.
 	x.modern.say("GET "+collection+"/old", http.StatusNotFound, "{}")

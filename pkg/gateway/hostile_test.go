@@ -260,6 +260,8 @@ func TestDryRunsOfTheOtherSide(t *testing.T) {
 		x.wants("PATCH", at+"?dryRun=All", `{}`, code, "", "Content-Type: application/merge-patch+json")
 		x.wants("PUT", at+"?dryRun=All", `{}`, code, "")
 		x.wants("DELETE", at+"?dryRun=All", "", code, "")
+		x.wants("DELETE", at+"?dryRun=All&fieldSelector=metadata.uid%3Du-"+name, "", code, "")
+		x.wants("DELETE", at+"?resourceVersion=l5m5", "", code, "")
 		x.wants("DELETE", at, `{"dryRun":["All"]}`, code, "")
 		x.wants("DELETE", at, `{"dr\u0079Run":["\u0041ll"]}`, code, "")
 	}
@@ -287,6 +289,46 @@ func TestSubresourcesAreReadOfOneSide(t *testing.T) {
 	x.wants("GET", collection+"/new", "", http.StatusOK, "new")
 	x.wants("GET", collection+"/new/scale", "", http.StatusOK, `"m5"`)
 	x.wants("PUT", collection+"/new/scale", `{}`, http.StatusServiceUnavailable, "legacy")
+}
+
+// TestOptionsOfADeletionInItsQuery: API servers read no option in the query of a deletion that has a body, as the
+// gateway may write one, and old ones no precondition there at all.
+func TestOptionsOfADeletionInItsQuery(t *testing.T) {
+	x := newFixture(t)
+	x.modern.say("GET "+collection+"/new", http.StatusOK, deployment("new", "u"))
+	x.modern.say("DELETE "+collection+"/new", http.StatusOK, deployment("new", "u"))
+	const tied = "fieldSelector=metadata.uid%3Du"
+	for query, want := range map[string]struct{ body, query string }{
+		"":                           {"", ""},
+		"pretty=true":                {"", "pretty=true"},
+		"dryRun=All":                 {`{"dryRun":["All"]}`, ""},
+		"gracePeriodSeconds=0":       {`{"gracePeriodSeconds":0}`, ""},
+		"uid=u&resourceVersion=l1m5": {`{"preconditions":{"resourceVersion":"5","uid":"u"}}`, ""},
+		tied + "&uid=u":              {`{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"u"}}`, ""},
+		tied + "&dryRun=All&pretty=true": {`{"apiVersion":"v1","dryRun":["All"],"kind":"DeleteOptions",` +
+			`"preconditions":{"uid":"u"}}`, "pretty=true"},
+		tied + "&propagationPolicy=Orphan&gracePeriodSeconds=600": {`{"apiVersion":"v1","gracePeriodSeconds":600,` +
+			`"kind":"DeleteOptions","preconditions":{"uid":"u"},"propagationPolicy":"Orphan"}`, ""},
+		tied + "&resourceVersion=m5": {`{"apiVersion":"v1","kind":"DeleteOptions",` +
+			`"preconditions":{"resourceVersion":"5","uid":"u"}}`, ""},
+	} {
+		x.wants("DELETE", collection+"/new?"+query, "", http.StatusOK, "new",
+			"Content-Type: application/vnd.kubernetes.protobuf")
+		r, body := x.modern.last(collection + "/new")
+		if r.Method != http.MethodDelete || body != want.body || r.URL.RawQuery != want.query ||
+			body != "" && r.Header.Get("Content-Type") != jsonType {
+			t.Errorf("DELETE ?%s: the side gets %s ?%s with %q of %q, want ?%s with %q", query, r.Method,
+				r.URL.RawQuery, body, r.Header.Get("Content-Type"), want.query, want.body)
+		}
+	}
+	n := x.modern.deletions()
+	for query, code := range map[string]int{"uid=another": http.StatusNotFound, tied + "&uid=v": http.StatusBadRequest,
+		"resourceVersion=5": http.StatusConflict, "gracePeriodSeconds=x": http.StatusBadRequest} {
+		x.wants("DELETE", collection+"/new?"+query, "", code, "")
+	}
+	if x.modern.deletions() != n {
+		t.Error("a deletion that is refused reaches the side")
+	}
 }
 
 // TestDryRunsAreNotDone: an old API server deletes, and evicts, whatever the options in the body say.

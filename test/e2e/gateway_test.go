@@ -359,6 +359,12 @@ func TestGatewayServesBothSides(t *testing.T) {
 		if twin.Annotations["kubefusion.dev/side"] != "legacy" {
 			t.Errorf("by its UID: %v", twin.Annotations)
 		}
+		// A dry run deletes nothing: an old side refuses it.
+		dry := client.Call(t.Context(), http.MethodDelete, at+"&dryRun=All", nil, nil)
+		if dry != nil && rig.Code(dry) != http.StatusBadRequest {
+			t.Errorf("a dry run by its UID: %v", dry)
+		}
+		must(t, client.Call(t.Context(), http.MethodGet, at, nil, &twin))
 		must(t, client.Call(t.Context(), http.MethodDelete, at, nil, nil))
 		must(t, client.Call(t.Context(), http.MethodDelete, deployments+"/twin", nil, nil))
 	})
