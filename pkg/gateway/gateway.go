@@ -85,7 +85,6 @@ type Gateway struct {
 	clusterMemory  *webserver.Budget // a cluster that sends without end is in no side's way
 	flights        flights           // of users
 	shares         shares            // of memory
-	strangers      flights           // of networks
 	seats          *seats            // of all users
 	watching       atomic.Int64
 	infos          request.RequestInfoFactory
@@ -133,7 +132,7 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		memory: webserver.NewBudget(limitMemory), clusterMemory: webserver.NewBudget(limitClusterMemory),
 		clusters: map[string]*cluster{}, known: map[pair.Side]*known{}, done: context.Background(),
 		eventTimeout: eventTimeout,
-		flights:      flights{of: map[string]*flight{}}, strangers: flights{of: map[string]*flight{}},
+		flights:      flights{of: map[string]*flight{}},
 		infos: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")}}
 	g.seats = newSeats(o.InFlight, g.metrics)

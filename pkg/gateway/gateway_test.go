@@ -576,15 +576,20 @@ func TestTokensOfWebSocketsAreTakenAndKept(t *testing.T) {
 	}
 }
 
-// Clients that are not known yet have a bound of their own, by their address.
+// Clients that are not known yet have a bound of their own, by their address. Those of that address who are known go
+// on, and so does who shows a certificate: no side is asked about it.
 func TestStrangersAreBounded(t *testing.T) {
 	x := newFixture(t)
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.vouch(map[string]string{"good": "robot"})
+	}
+	token := []string{"Test-Certificate: ", "Authorization: Bearer good"}
+	x.wants("GET", "/api", "", http.StatusOK, "", token...)
 	begun, end := make(chan struct{}), make(chan struct{})
 	x.modern.page(reviews, func(http.ResponseWriter, *http.Request) {
 		begun <- struct{}{}
 		<-end
 	})
-	x.legacy.vouch(nil)
 	var group sync.WaitGroup
 	for i := range limitStrangers {
 		group.Go(func() {
@@ -601,6 +606,9 @@ func TestStrangersAreBounded(t *testing.T) {
 		<-begun
 	}
 	x.wants("GET", "/api", "", http.StatusTooManyRequests, "in flight", "Test-Certificate: ", "Authorization: Bearer x")
+	x.wants("GET", "/api", "", http.StatusOK, "", "Test-Certificate: system:kube-controller-manager")
+	x.wants("GET", "/api", "", http.StatusOK, "", token...)
+	x.wants("GET", "/api", "", http.StatusUnauthorized, "", "Test-Certificate: ")
 	close(end)
 	group.Wait()
 	x.wants("GET", "/api", "", http.StatusOK, "")

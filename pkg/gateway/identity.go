@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
@@ -40,8 +42,10 @@ const (
 	noTokenTTL = 5 * time.Second
 	// limitReviews bounds the reviews of tokens that each side does at a time.
 	limitReviews = 64
-	// limitStrangers bounds the requests of one address whose client is not known yet.
+	// limitStrangers bounds the requests of one address with tokens that are not known yet.
 	limitStrangers = 32
+	// limitKnown bounds the tokens that are remembered, so that they do not count as strange.
+	limitKnown = 4096
 )
 
 // identity is who a client is on each side. A name that a side was not told of by its own means stands for no user
@@ -69,7 +73,8 @@ func (i *identity) at(side pair.Side) (user.Info, error) {
 // authenticators know a client by its certificate, or by a token, in the order in which API servers look.
 // shared: a user that one side vouches for is the user of that name on the other.
 func authenticators(servers map[pair.Side]*apiserver.Server, shared bool) []authenticator.Request {
-	v := vouchers{by: map[pair.Side]authenticator.Token{}, shared: shared}
+	v := vouchers{by: map[pair.Side]authenticator.Token{}, shared: shared,
+		strangers: &flights{of: map[string]*flight{}}, known: utilcache.NewLRUExpireCache(limitKnown)}
 	for side, server := range servers {
 		v.by[side] = cache.New(&reviewer{side, server, webserver.NewSlots(limitReviews)}, false, tokenTTL, noTokenTTL)
 	}
@@ -98,13 +103,37 @@ func byCertificate(r *http.Request) (*authenticator.Response, bool, error) {
 
 // vouchers ask each side whether it knows a token.
 type vouchers struct {
-	by     map[pair.Side]authenticator.Token
-	shared bool
+	by        map[pair.Side]authenticator.Token
+	shared    bool
+	strangers *flights                  // of networks
+	known     *utilcache.LRUExpireCache // sums of tokens that a side knew a moment ago
 }
 
-// AuthenticateToken implements authenticator.Token. The user is an *identity.
-// Errors: a side that was not asked, where no other knows the token; a token of two users.
+// networkKey is that of the client's network in the context of a request.
+type networkKey struct{}
+
+// AuthenticateToken implements authenticator.Token. The user is an *identity. A client whose token was known a moment
+// ago is none of the strangers of its address, who may wait for their reviews.
+// Errors: a Status, 429 for one of too many strangers; a side that was not asked, where no other knows the token; a
+// token of two users.
 func (v vouchers) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	sum := sha256.Sum256([]byte(token))
+	if _, ok := v.known.Get(sum); !ok {
+		of, _ := ctx.Value(networkKey{}).(string)
+		leave, err := v.strangers.enter(of, false, limitStrangers)
+		if err != nil {
+			return nil, false, err
+		}
+		defer leave()
+	}
+	response, ok, err := v.vouch(ctx, token)
+	if ok {
+		v.known.Add(sum, nil, tokenTTL)
+	}
+	return response, ok, err
+}
+
+func (v vouchers) vouch(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	id := &identity{on: map[pair.Side]user.Info{}, silent: map[pair.Side]error{}}
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -196,11 +225,7 @@ func (g *Gateway) authenticate(r *http.Request) (*identity, error) {
 	if err != nil {
 		address = r.RemoteAddr
 	}
-	leave, err := g.strangers.enter(network(address), false, limitStrangers)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
+	r = r.WithContext(context.WithValue(r.Context(), networkKey{}, network(address)))
 	for i, by := range g.authenticators {
 		response, ok, err := by.AuthenticateRequest(r)
 		if ok {
