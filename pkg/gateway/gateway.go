@@ -369,7 +369,7 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 		t.end(leave)
 	}
 	if c.long {
-		if err := g.watches(c); err != nil {
+		if err := g.watches(c, component); err != nil {
 			g.metrics.refuses(component, "concurrency-limit")
 			return err
 		}
@@ -653,22 +653,34 @@ const (
 	// limitAccounts is how many users the service accounts of one namespace count as, for what they have in flight: who
 	// may create them has as many as wanted.
 	limitAccounts = 2
+	// fewWatches is the part of what one user may have that each gets when others have all.
+	fewWatches = 20
 )
 
-// watches counts an answer that has no end of its own, until the request ends. Errors: 429 where there are too many.
-func (g *Gateway) watches(c *exchange) error {
-	for _, all := range []struct {
-		count *atomic.Int64
-		limit int
-		whose string
-	}{{&c.own.watching, limitAccounts, shareOf(c.id.Info)}, {&g.watching, limitWatchers, "all users"}} {
-		c.took.end(func() { all.count.Add(-1) })
-		if limit := g.options.Watches * all.limit; all.count.Add(1) > int64(limit) {
-			busy := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-				"%d watches and streams of %s are in flight", limit, all.whose)
-			busy.ErrStatus.Details = unavailableDetails()
-			return busy
-		}
+// watches counts an answer that has no end of its own, until the request ends. A few shares may have all that there
+// are: others get few all the same, up to a quarter of these. Components have their own bound alone, for there are as
+// many as there are nodes. Errors: 429 where there are too many.
+func (g *Gateway) watches(c *exchange, component bool) error {
+	count := func(of *atomic.Int64) int {
+		c.took.end(func() { of.Add(-1) })
+		return int(of.Add(1))
+	}
+	busy := func(limit int, whose string) error {
+		refused := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+			"%d watches and streams of %s are in flight", limit, whose)
+		refused.ErrStatus.Details = unavailableDetails()
+		return refused
+	}
+	own, limit := count(&c.own.watching), g.options.Watches*limitAccounts
+	if own > limit {
+		return busy(limit, shareOf(c.id.Info))
+	}
+	if component {
+		return nil
+	}
+	all, few := g.options.Watches*limitWatchers, max(1, g.options.Watches/fewWatches)
+	if in := count(&g.watching); in > all && (own > few || in > all+all/4) {
+		return busy(all, "all users")
 	}
 	return nil
 }

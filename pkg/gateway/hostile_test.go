@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -156,12 +157,53 @@ func TestWatchesOfAllAreBounded(t *testing.T) {
 	}
 	x.wants("GET", pods+"?watch=true", "", http.StatusTooManyRequests, "of system:serviceaccounts:shop",
 		"Test-Certificate: "+fmt.Sprintf(account, limitAccounts))
-	for i := range limitWatchers - limitAccounts {
+	for i := range limitWatchers + limitWatchers/4 - limitAccounts {
 		watches(fmt.Sprintf("user-%d", i))
 	}
 	x.wants("GET", pods+"?watch=true", "", http.StatusTooManyRequests, "of all users", "Test-Certificate: one-more")
+	watches("system:kube-controller-manager")
 	x.modern.say("GET "+pods, http.StatusOK, `{"kind":"PodList"}`)
 	x.wants("GET", pods, "", http.StatusOK, "PodList", "Test-Certificate: one-more")
+}
+
+// TestAFewNamespacesTakeNotAllWatches: a developer has a share for each namespace.
+func TestAFewNamespacesTakeNotAllWatches(t *testing.T) {
+	const each, few = 100, 100 / fewWatches
+	x := newFixture(t, func(o *Options) { o.Watches = each })
+	watches := func(name string, want int) (got int) {
+		u := &user.DefaultInfo{Name: name}
+		own, _ := x.gateway.shares.of(shareOf(u))
+		for got < want {
+			c := &exchange{id: &identity{Info: u}, own: own, took: &took{}}
+			if err := x.gateway.watches(c, isComponent(u)); err != nil {
+				for _, end := range c.took.ends {
+					end()
+				}
+				break
+			}
+			got++
+		}
+		return got
+	}
+	total := 0
+	for i := range 30 {
+		total += watches(fmt.Sprintf("system:serviceaccount:dev-%d:a", i), 2*limitAccounts*each)
+	}
+	if total < limitWatchers*each {
+		t.Errorf("all have %d, want %d and a few", total, limitWatchers*each)
+	}
+	if got := watches("bob", each); got != few {
+		t.Errorf("beside 30 namespaces of another a user has %d, want %d", got, few)
+	}
+	if got := watches("system:kube-controller-manager", each); got != each {
+		t.Errorf("beside them a component has %d, want %d", got, each)
+	}
+	for i := range 2 * limitWatchers * each {
+		total += watches(fmt.Sprintf("user-%d", i), 1)
+	}
+	if most := limitWatchers*each + limitWatchers*each/4; total+few != most {
+		t.Errorf("all users have %d, want %d", total+few, most)
+	}
 }
 
 // TestRequestsOfANamespaceAreBounded: each request that waits holds memory, and service accounts are as many users as
