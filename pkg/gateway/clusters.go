@@ -115,9 +115,8 @@ func (g *Gateway) refreshCluster(ctx context.Context, c *cluster) {
 		}
 		c.failing = true
 		if was != nil {
-			marked := *was
-			marked.documents = was.table.Documents(map[pair.Side]bool{c.name: true})
-			c.current.Store(&marked)
+			c.current.Store(&view{table: was.table, live: was.live, served: was.served,
+				documents: was.table.Documents(map[pair.Side]bool{c.name: true})})
 		}
 		return
 	}

@@ -31,6 +31,45 @@ type view struct {
 	documents *routes.Documents
 	live      map[pair.Side]*client.Live // in which versions each side has a kind
 	served    map[pair.Side]*discovery.Result
+
+	mu         sync.Mutex
+	aggregated map[string]*page // documents that are made when a client asks for the first of them
+}
+
+// page is a document as it is sent, and the tag by which clients see that theirs is the same.
+type page struct {
+	body []byte
+	tag  string
+}
+
+func newPage(document any) (*page, error) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(body)
+	return &page{body, `"` + strings.ToUpper(hex.EncodeToString(sum[:])) + `"`}, nil
+}
+
+// aggregatedPage is the aggregated document of a version, which has a megabyte: of the core group, or of all others.
+func (v *view) aggregatedPage(core bool, version string) (*page, error) {
+	key := fmt.Sprint(core, version)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if p := v.aggregated[key]; p != nil {
+		return p, nil
+	}
+	list := v.documents.Aggregated(core)
+	list.APIVersion = "apidiscovery.k8s.io/" + version
+	p, err := newPage(list)
+	if err != nil {
+		return nil, err
+	}
+	if v.aggregated == nil {
+		v.aggregated = map[string]*page{}
+	}
+	v.aggregated[key] = p
+	return p, nil
 }
 
 // known is the last discovery result of a side.
@@ -128,10 +167,12 @@ func (g *Gateway) serveDiscovery(w http.ResponseWriter, r *http.Request, v *view
 			if !aggregated {
 				continue
 			}
-			list := v.documents.Aggregated(core)
-			list.APIVersion = "apidiscovery.k8s.io/" + form.version
-			return serveDocument(w, r, list, "application/json;g=apidiscovery.k8s.io;v="+form.version+
-				";as=APIGroupDiscoveryList")
+			p, err := v.aggregatedPage(core, form.version)
+			if err != nil {
+				return err
+			}
+			p.serve(w, r, "application/json;g=apidiscovery.k8s.io;v="+form.version+";as=APIGroupDiscoveryList")
+			return nil
 		}
 		document = any(v.documents.Groups())
 		if core {
@@ -160,20 +201,22 @@ func (g *Gateway) serveDiscovery(w http.ResponseWriter, r *http.Request, v *view
 	return serveDocument(w, r, document, "application/json")
 }
 
-// serveDocument writes a document with a tag by which clients see that theirs is the same.
+// serveDocument writes a document with its tag.
 func serveDocument(w http.ResponseWriter, r *http.Request, document any, contentType string) error {
-	body, err := json.Marshal(document)
+	p, err := newPage(document)
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(body)
-	tag := `"` + strings.ToUpper(hex.EncodeToString(sum[:])) + `"`
+	p.serve(w, r, contentType)
+	return nil
+}
+
+func (p *page) serve(w http.ResponseWriter, r *http.Request, contentType string) {
 	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("ETag", tag)
+	w.Header().Set("ETag", p.tag)
 	w.Header().Set("Vary", "Accept")
 	w.Header().Set("Cache-Control", "public")
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
-	return nil
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(p.body))
 }
 
 func notFound(r *http.Request) error {
