@@ -2,6 +2,7 @@ package webserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,14 +127,17 @@ func Body(w http.ResponseWriter, r *http.Request, limitBytes int64, budget *Rese
 // Budget bounds the memory that requests hold together.
 type Budget struct {
 	limitBytes int64
+	whole      *Budget // of which this is a share, by whose mutex it is guarded; nil for none
+	parts      int64
 
 	mutex   sync.Mutex
 	held    int64
-	waiting []*wish // in the order in which they came
+	waiting []*wish // in the order in which they came, those of shares among them
 }
 
 // wish is what waits for room in a budget.
 type wish struct {
+	of      *Budget
 	bytes   int64
 	granted chan struct{} // closed when it has it
 }
@@ -141,17 +145,43 @@ type wish struct {
 // NewBudget returns a budget of so many bytes.
 func NewBudget(limitBytes int64) *Budget { return &Budget{limitBytes: limitBytes} }
 
+// Share is a budget within b for one of those who use it: of n parts of what others leave, it holds one at most. A few
+// shares do not hold all, as they would if each had one of n parts of the whole.
+func (b *Budget) Share(parts int64) *Budget {
+	return &Budget{limitBytes: b.limitBytes / parts, whole: b, parts: parts}
+}
+
+// all is the budget whose mutex guards b, and where wishes wait.
+func (b *Budget) all() *Budget { return cmp.Or(b.whole, b) }
+
+// room is how much more b may hold.
+func (b *Budget) room() int64 {
+	if b.whole == nil {
+		return b.limitBytes - b.held
+	}
+	free := b.whole.limitBytes - b.whole.held
+	return min(b.limitBytes-b.held, (free-(b.parts-1)*b.held)/b.parts)
+}
+
+func (b *Budget) hold(bytes int64) {
+	b.held += bytes
+	if b.whole != nil {
+		b.whole.held += bytes
+	}
+}
+
 // take waits for room, but not for long. Errors: there is none.
 func (b *Budget) take(ctx context.Context, bytes int64) error {
-	b.mutex.Lock()
-	if b.limitBytes-b.held >= bytes {
-		b.held += bytes
-		b.mutex.Unlock()
+	all := b.all()
+	all.mutex.Lock()
+	if b.room() >= bytes {
+		b.hold(bytes)
+		all.mutex.Unlock()
 		return nil
 	}
-	w := &wish{bytes, make(chan struct{})}
-	b.waiting = append(b.waiting, w)
-	b.mutex.Unlock()
+	w := &wish{b, bytes, make(chan struct{})}
+	all.waiting = append(all.waiting, w)
+	all.mutex.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, waitingTime)
 	defer cancel()
 	select {
@@ -159,12 +189,12 @@ func (b *Budget) take(ctx context.Context, bytes int64) error {
 		return nil
 	case <-ctx.Done():
 	}
-	b.mutex.Lock()
-	at := slices.Index(b.waiting, w)
+	all.mutex.Lock()
+	at := slices.Index(all.waiting, w)
 	if at >= 0 {
-		b.waiting = slices.Delete(b.waiting, at, at+1)
+		all.waiting = slices.Delete(all.waiting, at, at+1)
 	}
-	b.mutex.Unlock()
+	all.mutex.Unlock()
 	if at < 0 { // it got it at the last moment
 		b.give(bytes)
 	}
@@ -173,14 +203,15 @@ func (b *Budget) take(ctx context.Context, bytes int64) error {
 
 // give gives back, and has those go on for whom there is room: waiting for much delays no other.
 func (b *Budget) give(bytes int64) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	b.held -= bytes
-	b.waiting = slices.DeleteFunc(b.waiting, func(w *wish) bool {
-		if b.limitBytes-b.held < w.bytes {
+	all := b.all()
+	all.mutex.Lock()
+	defer all.mutex.Unlock()
+	b.hold(-bytes)
+	all.waiting = slices.DeleteFunc(all.waiting, func(w *wish) bool {
+		if w.of.room() < w.bytes {
 			return false
 		}
-		b.held += w.bytes
+		w.of.hold(w.bytes)
 		close(w.granted)
 		return true
 	})

@@ -232,6 +232,43 @@ func TestAReservationThatIsReleasedDoesNotGrow(t *testing.T) {
 	}
 }
 
+// TestSharesLeaveRoomForOthers: a share holds a quarter of what others leave, however many have theirs already, and
+// goes on when another one gives back.
+func TestSharesLeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := NewBudget(1 << 20)
+		var first *Reservation
+		left := int64(1 << 20)
+		for i := range 12 {
+			share := budget.Share(4)
+			of := share.Reserve()
+			if i == 0 {
+				first = of
+			}
+			var refused *RequestError
+			if err := share.Reserve().Grow(t.Context(), left/4+1); !errors.As(err, &refused) {
+				t.Fatalf("share %d holds more than a quarter of %d bytes", i, left)
+			}
+			if err := of.Grow(t.Context(), left/4); err != nil {
+				t.Fatalf("share %d, of %d bytes: %v", i, left, err)
+			}
+			if left -= left / 4; budget.held != 1<<20-left {
+				t.Fatalf("%d bytes are held, want %d", budget.held, 1<<20-left)
+			}
+		}
+		if left < 1<<20/32 {
+			t.Errorf("twelve shares leave %d bytes", left)
+		}
+		waited := make(chan error)
+		go func() { waited <- budget.Share(4).Reserve().Grow(t.Context(), 1<<16) }()
+		synctest.Wait()
+		first.Release()
+		if err := <-waited; err != nil {
+			t.Errorf("after the first has given back: %v", err)
+		}
+	})
+}
+
 // TestWhoWaitsForMuchIsInNobodysWay: small requests would wait behind a large one for as long as there are some.
 func TestWhoWaitsForMuchIsInNobodysWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -115,7 +115,7 @@ func newAuditLog(g *Gateway) *auditLog {
 		return nil
 	}
 	a := &auditLog{Audit: *g.options.Audit, log: g.log, events: g.metrics.audited, errors: g.metrics.unaudited,
-		encoder: audit.Codecs.LegacyCodec(auditv1.SchemeGroupVersion), memory: g.memory,
+		encoder: audit.Codecs.LegacyCodec(auditv1.SchemeGroupVersion), memory: g.shares.users,
 		converter: g.converting.converter}
 	if a.LimitBytes <= 0 {
 		a.LimitBytes = limitEventBytes
@@ -656,7 +656,7 @@ type capture struct {
 func (e *record) capture(limit int64) *capture {
 	c := &capture{limit: limit, ctx: context.Background(), memory: e.memory.Reserve()}
 	if e.own != nil {
-		c.memory = c.memory.Another(e.own.bodies, e.own.memory)
+		c.memory = e.own.memory.Reserve().Another(e.own.bodies)
 	}
 	return c
 }

@@ -188,7 +188,7 @@ func (g *Gateway) serveCluster(w http.ResponseWriter, r *http.Request, c *exchan
 
 // serveClusterOpenAPI3 answers with the cluster's list of documents, at their places below its path.
 func (g *Gateway) serveClusterOpenAPI3(w http.ResponseWriter, r *http.Request, c *exchange, k *cluster) error {
-	memory := g.clusterMemory.Reserve().Another(c.own.beyond)
+	memory := c.own.beyond.Reserve()
 	defer memory.Release()
 	a, err := k.ask(r.Context(), r, c.id, question{method: http.MethodGet, path: "/openapi/v3",
 		accept: "application/json"}, limitBytes, memory)

@@ -282,7 +282,7 @@ func TestPanicsEndTheirRequest(t *testing.T) {
 	in, silent := io.Pipe()
 	for name, of := range map[pair.Side]io.ReadCloser{pair.Modern: in,
 		pair.Legacy: io.NopCloser(strings.NewReader(events))} {
-		streams[name], held[name] = of, &heldEvent{memory: x.gateway.memory.Reserve(),
+		streams[name], held[name] = of, &heldEvent{memory: x.gateway.shares.users.Reserve(),
 			ctx: t.Context(), workers: newWorkers(), made: true}
 	}
 	m := &merging{gateway: x.gateway, out: &out, end: func() { silent.Close() },

@@ -80,11 +80,10 @@ type Gateway struct {
 	authenticators []authenticator.Request
 	log            *slog.Logger
 	metrics        *metrics
-	audit          *auditLog // nil for none
-	memory         *webserver.Budget
-	clusterMemory  *webserver.Budget // a cluster that sends without end is in no side's way
+	audit          *auditLog         // nil for none
 	flights        flights           // of users
 	shares         shares            // of memory
+	documents      *webserver.Budget // what documents of both sides take while they are merged
 	seats          *seats            // of all users
 	watching       atomic.Int64
 	infos          request.RequestInfoFactory
@@ -103,11 +102,16 @@ type Gateway struct {
 	eventTimeout time.Duration
 }
 
-// limitMemory bounds what lists and objects that are made one hold at a time.
-const limitMemory = 1 << 30
-
-// limitClusterMemory bounds the same of all further clusters.
-const limitClusterMemory = 512 << 20
+const (
+	// limitMemory bounds what lists and objects that are made one hold at a time, for all users.
+	limitMemory = 1 << 30
+	// limitComponents bounds the same for components: they go on whatever users hold.
+	limitComponents = 512 << 20
+	// limitClusterMemory bounds the same of all further clusters: one that sends without end is in no side's way.
+	limitClusterMemory = 512 << 20
+	// limitDocuments bounds what merging documents of OpenAPI takes, which one request does for all.
+	limitDocuments = 512 << 20
+)
 
 var discard = log.New(io.Discard, "", 0)
 
@@ -129,10 +133,11 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		o.InFlight = 400
 	}
 	g := &Gateway{plan: p, options: o, sides: map[pair.Side]*side{}, log: o.Log, metrics: newMetrics(registry),
-		memory: webserver.NewBudget(limitMemory), clusterMemory: webserver.NewBudget(limitClusterMemory),
 		clusters: map[string]*cluster{}, known: map[pair.Side]*known{}, done: context.Background(),
 		eventTimeout: eventTimeout,
-		flights:      flights{of: map[string]*flight{}},
+		flights:      flights{of: map[string]*flight{}}, documents: webserver.NewBudget(limitDocuments),
+		shares: shares{users: webserver.NewBudget(limitMemory), components: webserver.NewBudget(limitComponents),
+			beyond: webserver.NewBudget(limitClusterMemory)},
 		infos: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")}}
 	g.seats = newSeats(o.InFlight, g.metrics)
@@ -336,7 +341,7 @@ func (g *Gateway) serve(w *counter, r *http.Request, t *took) error {
 	}
 	c := &exchange{id: id, info: info, view: g.current.Load(), took: t, done: g.done}
 	var left func()
-	c.own, left = g.shares.of(shareOf(id.Info))
+	c.own, left = g.shares.of(id.Info)
 	t.end(left)
 	if r, err = g.audit.begin(w, r, c, t); err != nil {
 		return err
@@ -506,7 +511,7 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *exchange) 
 	}
 	memory := g.reserve(c)
 	if isCluster(row.Read) && row.Way != routes.Both {
-		memory = g.clusterMemory.Reserve().Another(c.own.beyond)
+		memory = c.own.beyond.Reserve()
 	}
 	c.took.end(memory.Release)
 	if row.Way == routes.Both {

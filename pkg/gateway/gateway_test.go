@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
@@ -811,7 +812,7 @@ func TestListsThatAreBombs(t *testing.T) {
 	// Without a Table objects are held one by one.
 	x.legacy.say("GET "+collection, http.StatusOK, emptyList)
 	x.modern.say("GET "+collection, http.StatusOK, `{"kind":"DeploymentList","metadata":{},"items":[`+items+`]}`)
-	x.gateway.memory = webserver.NewBudget(4 << 20)
+	x.gateway.shares.users = webserver.NewBudget(partsOfUsers * 4 << 20)
 	if got := strings.Count(x.wants("GET", collection, "", http.StatusOK, "]}"), "{}"); got < 2_200_000 {
 		t.Errorf("a list has %d objects", got)
 	}
@@ -1239,7 +1240,7 @@ func TestBodiesOfOneUserAreBounded(t *testing.T) {
 	x := newFixture(t)
 	x.legacy.say("GET "+collection+"/web", http.StatusNotFound, "{}")
 	x.modern.say("POST "+collection, http.StatusCreated, deployment("web", "u"))
-	own, left := x.gateway.shares.of("alice")
+	own, left := x.gateway.shares.of(&user.DefaultInfo{Name: "alice"})
 	defer left()
 	reading := own.reading
 	for range cap(reading) {

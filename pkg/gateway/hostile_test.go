@@ -172,7 +172,7 @@ func TestAFewNamespacesTakeNotAllWatches(t *testing.T) {
 	x := newFixture(t, func(o *Options) { o.Watches = each })
 	watches := func(name string, want int) (got int) {
 		u := &user.DefaultInfo{Name: name}
-		own, _ := x.gateway.shares.of(shareOf(u))
+		own, _ := x.gateway.shares.of(u)
 		for got < want {
 			c := &exchange{id: &identity{Info: u}, own: own, took: &took{}}
 			if err := x.gateway.watches(c, isComponent(u)); err != nil {
@@ -401,7 +401,7 @@ func TestDryRunsAreNotDone(t *testing.T) {
 		{http.MethodPost, pod + "/eviction", "eviction", `{"deleteOptions":{"dr\u0079Run":["\u0041ll"]}}`, ""},
 	} {
 		for _, side := range pair.Sides() {
-			memory := x.gateway.memory.Reserve()
+			memory := x.gateway.shares.users.Reserve()
 			r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, strings.NewReader(c.body))
 			r.Header.Set("Content-Type", c.kind)
 			err := x.gateway.heeds(r, c.subresource, &exchange{own: &share{workers: newWorkers()}}, memory, side)

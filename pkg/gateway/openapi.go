@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -107,7 +108,8 @@ func (g *Gateway) serveOpenAPI2(w http.ResponseWriter, r *http.Request, c *excha
 		return cmp.Or(refused, notFound(r))
 	}
 	c.took.by(slices.Sorted(maps.Keys(documents))...)
-	m, err := g.mergeOpenAPI2(r.Context(), c.view, documents, memory)
+	m, err := g.mergeOpenAPI2(r.Context(), c.view, documents)
+	memory.Release() // of what the sides sent: the client may read slowly
 	if err != nil {
 		return err
 	}
@@ -115,17 +117,19 @@ func (g *Gateway) serveOpenAPI2(w http.ResponseWriter, r *http.Request, c *excha
 	if kind != jsonType {
 		form = m.pb
 	}
-	body := form.packed
+	var body io.ReadSeeker = bytes.NewReader(form.packed)
 	compressed := slices.ContainsFunc(strings.Split(r.Header.Get("Accept-Encoding"), ","), func(coding string) bool {
 		return strings.TrimSpace(coding) == "gzip"
 	})
 	if !compressed {
-		if err := memory.Grow(r.Context(), form.bytes); err != nil {
+		held := g.reserve(c)
+		defer held.Release()
+		if err := held.Grow(r.Context(), unpackingBytes); err != nil {
 			return unread(err)
 		}
-		if body, err = unpacked(body); err != nil {
-			return err
-		}
+		body = &unpacking{form2: form, ctx: r.Context(), turn: turn{workers: c.own.workers}}
+		r = r.Clone(r.Context())
+		r.Header.Del("Range") // each part would be looked for from the beginning
 	}
 	header := w.Header()
 	if kind == openAPI2Types[0] {
@@ -138,8 +142,45 @@ func (g *Gateway) serveOpenAPI2(w http.ResponseWriter, r *http.Request, c *excha
 	if compressed {
 		header.Set("Content-Encoding", "gzip")
 	}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+	http.ServeContent(w, r, "", time.Time{}, body)
 	return nil
+}
+
+// unpackingBytes is what is held of a document that is unpacked while the client reads it.
+const unpackingBytes = 64 << 10
+
+// unpacking is a document as a client without gzip reads it: from the beginning to the end, a piece at a time, in turns
+// of its user.
+type unpacking struct {
+	form2
+	ctx  context.Context
+	turn turn
+	z    *gzip.Reader
+}
+
+// Seek implements io.Seeker: to the end, by which readers ask how long it is, and to the beginning.
+func (u *unpacking) Seek(offset int64, whence int) (int64, error) {
+	switch {
+	case offset == 0 && whence == io.SeekEnd:
+		return u.bytes, nil
+	case offset == 0 && whence == io.SeekStart && u.z == nil:
+		return 0, nil
+	}
+	return 0, errors.ErrUnsupported
+}
+
+// Read implements io.Reader.
+func (u *unpacking) Read(into []byte) (n int, err error) {
+	if err := u.turn.begin(u.ctx, 0); err != nil {
+		return 0, err
+	}
+	defer u.turn.end()
+	if u.z == nil {
+		if u.z, err = gzip.NewReader(bytes.NewReader(u.packed)); err != nil {
+			return 0, err
+		}
+	}
+	return u.z.Read(into)
 }
 
 // openAPI2Type is the content type that the client likes best; "" where it takes none.
@@ -208,9 +249,8 @@ func (g *Gateway) openAPI2Of(r *http.Request, c *exchange, name pair.Side, memor
 	return nil, refused, nil
 }
 
-// mergeOpenAPI2 makes one document of those of the sides.
-func (g *Gateway) mergeOpenAPI2(ctx context.Context, v *view, documents map[pair.Side]*document2,
-	memory *webserver.Reservation) (*merged2, error) {
+// mergeOpenAPI2 makes one document of those of the sides, for all clients.
+func (g *Gateway) mergeOpenAPI2(ctx context.Context, v *view, documents map[pair.Side]*document2) (*merged2, error) {
 	of := sha256.New()
 	sides := ""
 	for _, name := range slices.Sorted(maps.Keys(documents)) {
@@ -227,6 +267,8 @@ func (g *Gateway) mergeOpenAPI2(ctx context.Context, v *view, documents map[pair
 	if m := g.openAPI2.merged[sides]; m != nil && m.of == sum {
 		return m, nil
 	}
+	memory := g.documents.Reserve()
+	defer memory.Release()
 	var all *spec.Swagger
 	for _, name := range []pair.Side{pair.Modern, pair.Legacy} {
 		d := documents[name]

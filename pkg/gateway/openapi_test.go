@@ -1,13 +1,18 @@
 package gateway
 
 import (
+	"encoding/json"
+	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	openapi "github.com/google/gnostic-models/openapiv2"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/apiserver/pkg/authentication/user"
 	protoutil "k8s.io/kube-openapi/pkg/util/proto"
 )
 
@@ -159,6 +164,68 @@ func TestOpenAPI2IsKeptByItsTag(t *testing.T) {
 	x.wants("GET", "/openapi/v2", "", http.StatusForbidden, "of the side", "Test-Certificate: bob")
 	x.legacy.say("GET /openapi/v2", http.StatusOK, text)
 	x.wants("GET", "/openapi/v2", "", http.StatusOK, "m.Pod", "Test-Certificate: bob")
+}
+
+// TestOpenAPI2WithoutGzipHoldsLittle: it is megabytes, which a client may read as slowly as it likes, and unpacking it
+// takes a processor: a client that has it already takes none, and others take turns.
+func TestOpenAPI2WithoutGzipHoldsLittle(t *testing.T) {
+	x := newFixture(t)
+	text := swagger(`"m.Long":{"description":"`+strings.Repeat("x", 5<<20)+`"},"m.Pod":{`+kind("", "v1", "Pod")+`}`,
+		"/api/v1/namespaces/{namespace}/pods m.Pod")
+	x.modern.page("GET /openapi/v2", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"one"`)
+		if r.Header.Get("If-None-Match") == `"one"` {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		io.WriteString(w, text)
+	})
+	plain := "Accept-Encoding: identity"
+	_, header, want := x.ask("GET", "/openapi/v2", "", plain)
+	if len(want) < 5<<20 || !json.Valid([]byte(want)) {
+		t.Fatalf("the document has %d bytes: %.100s", len(want), want)
+	}
+	own, left := x.gateway.shares.of(&user.DefaultInfo{Name: "alice"})
+	defer left()
+	held := own.memory.Reserve()
+	defer held.Release()
+	if err := held.Grow(t.Context(), limitShare-(1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	for _, headers := range [][]string{{plain}, {plain, "Range: bytes=5-9"}} {
+		if got := x.wants("GET", "/openapi/v2", "", http.StatusOK, "", headers...); got != want {
+			t.Errorf("%v: %d bytes, want %d", headers, len(got), len(want))
+		}
+	}
+	_, length, _ := x.ask("HEAD", "/openapi/v2", "", plain)
+	if got := length.Get("Content-Length"); got != strconv.Itoa(len(want)) {
+		t.Errorf("HEAD says %s bytes, want %d", got, len(want))
+	}
+	var leave []func()
+	for range cap(own.workers.turns) {
+		l, err := own.workers.take(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, l)
+	}
+	x.wants("GET", "/openapi/v2", "", http.StatusNotModified, "", plain, "If-None-Match: "+header.Get("ETag"))
+	read := make(chan int)
+	go func() {
+		_, _, body := x.ask("GET", "/openapi/v2", "", plain)
+		read <- len(body)
+	}()
+	select {
+	case <-read:
+		t.Error("it is unpacked outside of the turns of its user")
+	case <-time.After(50 * time.Millisecond):
+	}
+	for _, l := range leave {
+		l()
+	}
+	if got := <-read; got != len(want) {
+		t.Errorf("in its turn: %d bytes, want %d", got, len(want))
+	}
 }
 
 // Clients of 1.6 and 1.7 validate by documents that only their servers have.

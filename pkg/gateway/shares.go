@@ -12,11 +12,14 @@ import (
 )
 
 const (
-	// limitShare bounds what one share holds of all memory, and limitBeyond of that of further clusters.
-	limitShare  = limitMemory / 2
-	limitBeyond = limitClusterMemory / 2
+	// partsOfUsers is how many parts what others leave of the memory of all users has: a share holds one of them.
+	partsOfUsers = 4
+	// partsOfComponents is the same of the memory of components, and partsBeyond of that of further clusters.
+	partsOfComponents, partsBeyond = 2, 2
+	// limitShare is what one share holds where there is no other.
+	limitShare = limitMemory / partsOfUsers
 	// limitBodies bounds what of it bodies take: they are read before a side decides whether the user may send them.
-	limitBodies = limitMemory / 4
+	limitBodies = limitShare
 	// limitReading bounds the bodies that are read at a time.
 	limitReading = limitBodies / limitBytes
 )
@@ -33,21 +36,27 @@ type share struct {
 	requests int
 }
 
-// shares are those of requests in flight. The zero value has none.
+// shares are those of requests in flight.
 type shares struct {
 	mu sync.Mutex
 	by map[string]*share
+
+	users, components, beyond *webserver.Budget // what they are shares of
 }
 
-// of is the share of a name, until left is called.
-func (s *shares) of(name string) (of *share, left func()) {
+// of is the share of a user, until left is called.
+func (s *shares) of(u user.Info) (of *share, left func()) {
+	name := shareOf(u)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.by[name]
 	if at == nil {
-		at = &share{memory: webserver.NewBudget(limitShare), beyond: webserver.NewBudget(limitBeyond),
+		at = &share{memory: s.users.Share(partsOfUsers), beyond: s.beyond.Share(partsBeyond),
 			bodies: webserver.NewBudget(limitBodies), reading: webserver.NewSlots(limitReading),
 			workers: newWorkers()}
+		if isComponent(u) {
+			at.memory = s.components.Share(partsOfComponents)
+		}
 		if s.by == nil {
 			s.by = map[string]*share{}
 		}
@@ -73,6 +82,4 @@ func shareOf(u user.Info) string {
 }
 
 // reserve begins a reservation of the share.
-func (g *Gateway) reserve(c *exchange) *webserver.Reservation {
-	return g.memory.Reserve().Another(c.own.memory)
-}
+func (g *Gateway) reserve(c *exchange) *webserver.Reservation { return c.own.memory.Reserve() }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func TestNobodyHoldsAllMemory(t *testing.T) {
 	x.legacy.say("GET "+collection, http.StatusOK, emptyList)
 	x.modern.say("GET "+collection, http.StatusOK, emptyList)
 	x.modern.say("GET /openapi/v2", http.StatusOK, `{"swagger":"2.0","info":{"title":"K","version":"1"},"paths":{}}`)
-	own, left := x.gateway.shares.of("alice")
+	own, left := x.gateway.shares.of(&user.DefaultInfo{Name: "alice"})
 	for of, budget := range map[*webserver.Budget]int64{own.memory: limitShare, own.bodies: limitBodies} {
 		held := of.Reserve()
 		if err := held.Grow(t.Context(), budget); err != nil {
@@ -50,6 +51,40 @@ func TestNobodyHoldsAllMemory(t *testing.T) {
 	// A body of a megabyte takes a gigabyte when it is decoded. Nobody has to have permission to send it.
 	x.wants("POST", collection, "a: ["+strings.Repeat("1,", limitBodies/512)+"1]", http.StatusRequestEntityTooLarge,
 		"takes more than 268435456 bytes", "Content-Type: application/yaml")
+}
+
+// TestAFewSharesHoldNotAllMemory: a developer has a share for each namespace. Others have what these leave, and
+// components what they have alone.
+func TestAFewSharesHoldNotAllMemory(t *testing.T) {
+	x := newFixture(t)
+	const object = `{"metadata":{"generateName":"web"}}`
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		side.say("GET "+collection, http.StatusOK, emptyList)
+		side.say("POST "+collection, http.StatusCreated, deployment("web", "u"))
+	}
+	works := func(name string) {
+		t.Helper()
+		x.wants("POST", collection, object, http.StatusCreated, "", "Test-Certificate: "+name)
+		x.wants("GET", collection, "", http.StatusOK, "", "Test-Certificate: "+name)
+	}
+	left := int64(limitMemory)
+	for i := range 8 {
+		own, _ := x.gateway.shares.of(&user.DefaultInfo{Name: fmt.Sprintf("system:serviceaccount:dev-%d:a", i)})
+		if err := own.memory.Reserve().Grow(t.Context(), left/partsOfUsers); err != nil {
+			t.Fatal(err)
+		}
+		left -= left / partsOfUsers
+	}
+	if left < 64<<20 {
+		t.Errorf("eight namespaces leave %d bytes", left)
+	}
+	works("bob")
+	// What nobody can hold: the budget of all.
+	if err := x.gateway.shares.users.Reserve().Grow(t.Context(), left); err != nil {
+		t.Fatal(err)
+	}
+	works("system:kube-controller-manager")
+	x.wants("GET", collection, "", http.StatusServiceUnavailable, "other requests hold", "Test-Certificate: bob")
 }
 
 // TestPathsOfBodiesCount: names on the way to values are paths of each of them when something is lost.

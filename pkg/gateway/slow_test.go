@@ -209,7 +209,7 @@ func TestLongEventsAreBoundedTogether(t *testing.T) {
 		way := ways[name]
 		for _, messages := range []bool{false, true} {
 			x := newFixture(t)
-			x.gateway.memory = webserver.NewBudget(4 << 20)
+			x.gateway.shares.users = webserver.NewBudget(partsOfUsers * 4 << 20)
 			x.modern.page("GET "+way.at, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				for i := range 22 {
@@ -263,7 +263,7 @@ func TestLongEventsAreBoundedTogether(t *testing.T) {
 			if got != 21 {
 				t.Errorf("%s, as messages %t: %d events, want 21: the last one has no room", name, messages, got)
 			}
-			if err := x.gateway.memory.Reserve().Grow(t.Context(), 4<<20); err != nil {
+			if err := x.gateway.shares.users.Reserve().Grow(t.Context(), partsOfUsers*4<<20); err != nil {
 				t.Errorf("%s, as messages %t: %v", name, messages, err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // plainDeployment has no field that a conversion loses.
@@ -32,7 +33,7 @@ func TestBodiesOfOneUserTakeTurns(t *testing.T) {
 			})
 		}
 	}
-	alices, left := x.gateway.shares.of("alice")
+	alices, left := x.gateway.shares.of(&user.DefaultInfo{Name: "alice"})
 	defer left()
 	alices.workers.wait = 10 * time.Millisecond
 	for range cap(alices.workers.turns) {
@@ -80,7 +81,7 @@ func TestBodiesOfOneUserTakeTurns(t *testing.T) {
 // No turn is held while a side is asked: it may be slow.
 func TestSidesAreAskedOutsideOfTurns(t *testing.T) {
 	x, s := converted(t)
-	alices, left := x.gateway.shares.of("alice")
+	alices, left := x.gateway.shares.of(&user.DefaultInfo{Name: "alice"})
 	defer left()
 	asked := 0
 	for _, method := range []string{"GET ", "PUT "} {
@@ -102,7 +103,7 @@ func TestSidesAreAskedOutsideOfTurns(t *testing.T) {
 	}
 	over := &conversion{turn: turn{workers: newWorkers()}}
 	answer := &heldBody{ReadCloser: io.NopCloser(strings.NewReader("{}")), request: &http.Request{}, over: over,
-		memory: x.gateway.memory.Reserve()}
+		memory: x.gateway.shares.users.Reserve()}
 	if _, err := answer.Read(make([]byte, 2)); err != nil || len(over.workers.turns) != 0 {
 		t.Errorf("before the end of an answer: %v, %d turns", err, len(over.workers.turns))
 	}
@@ -142,7 +143,7 @@ func TestListsAreMergedInTurns(t *testing.T) {
 	x := newFixture(t)
 	x.legacy.say("GET "+collection, http.StatusOK, emptyList)
 	x.modern.say("GET "+collection, http.StatusOK, emptyList)
-	alices, left := x.gateway.shares.of("alice")
+	alices, left := x.gateway.shares.of(&user.DefaultInfo{Name: "alice"})
 	defer left()
 	alices.workers.wait = 10 * time.Millisecond
 	for range cap(alices.workers.turns) {
@@ -215,7 +216,7 @@ func TestEventsAreMadeInTurns(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	alices, left := x.gateway.shares.of("alice")
+	alices, left := x.gateway.shares.of(&user.DefaultInfo{Name: "alice"})
 	defer left()
 	const table = ";as=Table;v=v1;g=meta.k8s.io"
 	for _, test := range []struct{ path, accept string }{{collection, ""}, {collection, table}, {older, ""},
