@@ -485,7 +485,15 @@ func (b *builder) actsAlone() {
 	if !serves {
 		others.Ended = append(others.Ended, plan.JointGateway)
 	}
-	b.add(b.copyStep(others, all))
+	b.add(b.copyStep(instead(others, all), instead(all, others)))
+}
+
+// instead are roles where they decide, in the place of others. Nothing comes from the legacy side: what was withdrawn
+// through the modern API server, the only one that is left, would count again, and no person has seen it.
+func instead(is, was *Roles) *Roles {
+	r := *is
+	r.Stored, r.Policies, r.InPlaceOf = false, nil, &was.Rules
+	return &r
 }
 
 // wayBackOfLegacy is the first of all on the way back: what stands against it is found while everything serves.

@@ -170,8 +170,13 @@ func TestTheLegacySideEndsBeforeOthersActForIt(t *testing.T) {
 				continue
 			}
 			lines := s.Do.Roles.Rules
-			if !strings.Contains(lines, "platform:developers") || !s.Do.Roles.Stored {
-				t.Errorf("%s: step %d gives roles by %s", target, at, lines)
+			if !strings.Contains(lines, "platform:developers") || s.Do.Roles.Stored != (at == roles) {
+				t.Errorf("%s: step %d gives roles by %s, those stored %t", target, at, lines, s.Do.Roles.Stored)
+			}
+			for _, r := range []*Roles{s.Do.Roles, s.Undo.Roles} { // that decide from the modern API server's start on
+				if (r.InPlaceOf != nil) != (at > server) || at > server && (r.Stored || len(r.Policies) > 0) {
+					t.Errorf("%s: step %d copies %+v once roles decide", target, at, r)
+				}
 			}
 			if more := strings.Contains(lines, "system:kube-controller-manager"); more != (at == roles) {
 				t.Errorf("%s: step %d gives the controllers' rights: %t", target, at, more)

@@ -26,6 +26,9 @@ type Roles struct {
 	Rules string `json:"rules,omitempty"`
 	// Ended are users of components that run no more: bindings of these alone are not copied.
 	Ended []string `json:"ended,omitempty"`
+	// InPlaceOf are lines of ABAC in whose place Rules come where roles decide already. What is stored on the legacy
+	// side, and its policies, are not copied then: people have changed and withdrawn what they gave.
+	InPlaceOf *string `json:"inPlaceOf,omitempty"`
 }
 
 // aboutRoles are the checks that are about roles.
@@ -59,6 +62,9 @@ func (r *Roles) validate() error {
 		if !path.IsAbs(file) || path.Clean(file) != file {
 			return fmt.Errorf("policy %q: want an absolute and clean path", file)
 		}
+	}
+	if r.InPlaceOf != nil && (r.Stored || len(r.Policies) > 0) {
+		return errors.New("copies what the legacy side has to where roles decide already")
 	}
 	return nil
 }

@@ -141,6 +141,9 @@ func (a *Action) changes() string {
 	case RestoreKubelet:
 		return "restore the kubelet of " + a.Node.Name + ", to " + a.Node.To.String() + " at the legacy API server"
 	case CopyRoles:
+		if a.Roles.InPlaceOf != nil {
+			return "bring " + a.Roles.names() + " of the modern side in line with its policy"
+		}
 		return "copy " + a.Roles.names() + " to the modern side"
 	case RemoveRoles:
 		return "remove the copies of " + a.Roles.names() + " from the modern side"

@@ -225,6 +225,55 @@ func Copy(from, there []Object) (c Copies, problems []string) {
 	return c, problems
 }
 
+// Replace compares roles that take the place of others where roles decide already, and bindings. Of a key that both
+// have alike, and of all that neither has, nothing is looked at: people change and withdraw what is theirs there. So
+// what was withdrawn stays so. A copy that goes, or would be another, and that a person has changed, is a problem.
+func Replace(was, is, there []Object) (c Copies, problems []string) {
+	had, wanted, own := byKey(was), byKey(is), byKey(there)
+	changed := func(o *Object) { problems = append(problems, o.changedSince()) }
+	for i := range is {
+		o := &is[i]
+		before, now := had[o.Key()], own[o.Key()]
+		switch {
+		case before != nil && before.digest() == o.digest():
+			continue
+		case now == nil && before == nil:
+			c.Create = append(c.Create, o.copied())
+			continue
+		case now == nil: // withdrawn
+			continue
+		}
+		switch copied, unchanged := now.isCopy(); {
+		case !copied, now.digest() == o.digest():
+		case unchanged:
+			change := o.copied()
+			change.UID, change.CreationTimestamp = now.UID, now.CreationTimestamp
+			c.Change = append(c.Change, change)
+		default:
+			changed(now)
+		}
+	}
+	for i := range was {
+		now := own[was[i].Key()]
+		if now == nil || wanted[was[i].Key()] != nil {
+			continue
+		}
+		switch copied, unchanged := now.isCopy(); {
+		case unchanged:
+			c.Remove = append(c.Remove, *now)
+		case copied:
+			changed(now)
+		}
+	}
+	return c, problems
+}
+
+// changedSince says what becomes of a copy that was changed.
+func (o *Object) changedSince() string {
+	return fmt.Sprintf("%s: was changed since it was copied: delete it, or take its annotation %s away to keep it",
+		o.Key(), Copied)
+}
+
 // Apply returns what is there afterwards.
 func (c *Copies) Apply(there []Object) []Object {
 	changed := byKey(slices.Concat(c.Change, c.Remove))
@@ -243,8 +292,7 @@ func Withdraw(there []Object) (remove []Object, problems []string) {
 		case unchanged, o.bootstraps():
 			remove = append(remove, *o)
 		default:
-			problems = append(problems, fmt.Sprintf("%s: was changed since it was copied: delete it, or take its "+
-				"annotation %s away to keep it", o.Key(), Copied))
+			problems = append(problems, o.changedSince())
 		}
 	}
 	return remove, problems

@@ -96,6 +96,54 @@ func TestCopiesFollowTheirOriginals(t *testing.T) {
 	}
 }
 
+// TestRolesAreReplacedWhereTheyDecide: what both lists have is a person's from then on, withdrawn or narrowed; what one
+// of them has alone comes or goes, and so does what it allows there.
+func TestRolesAreReplacedWhereTheyDecide(t *testing.T) {
+	role := func(name, verbs string) string {
+		return "\n---\nkind: ClusterRole\nmetadata: {name: " + name + "}\nrules: [{verbs: [" + verbs +
+			"], apiGroups: [''], resources: [pods]}]"
+	}
+	was := parse(t, reader+role("wide", "'*'")+role("ends", "get"))
+	is := parse(t, reader+role("wide", "get")+role("begins", "get"))
+	legacy := parse(t, role("stored", "get"))
+	first, _ := roles.Copy(slices.Concat(was, legacy), nil)
+	there := first.Apply(nil)
+	c, problems := roles.Replace(was, is, there)
+	if len(problems) > 0 || !slices.Equal(keysOf(c.Create), []string{"clusterroles/begins"}) ||
+		!slices.Equal(keysOf(c.Change), []string{"clusterroles/wide"}) || c.Change[0].Rules[0].Verbs[0] != "get" ||
+		!slices.Equal(keysOf(c.Remove), []string{"clusterroles/ends"}) {
+		t.Errorf("Replace = %+v, %q", c, problems)
+	}
+	after := c.Apply(there)
+	if c, problems := roles.Replace(was, is, after); len(problems)+len(c.Create)+len(c.Change)+len(c.Remove) > 0 {
+		t.Errorf("once more, Replace = %+v, %q", c, problems)
+	}
+	if c, problems := roles.Replace(is, was, after); len(problems) > 0 || len(c.Create) != 1 || len(c.Change) != 1 ||
+		len(c.Remove) != 1 || c.Create[0].Name != "ends" || c.Change[0].Rules[0].Verbs[0] != "*" {
+		t.Errorf("and back, Replace = %+v, %q", c, problems)
+	}
+	own := parse(t, role("wide", "list")+role("ends", "list"))
+	for name, there := range map[string][]roles.Object{"all withdrawn": nil, "a person's own": own} {
+		c, problems := roles.Replace(was, is, there)
+		if len(problems)+len(c.Change)+len(c.Remove) > 0 || !slices.Equal(keysOf(c.Create),
+			[]string{"clusterroles/begins"}) {
+			t.Errorf("%s: Replace = %+v, %q", name, c, problems)
+		}
+	}
+	for i := range there { // by a person, each of them
+		if there[i].RoleRef == nil {
+			there[i].Rules = own[0].Rules
+		} else {
+			there[i].Subjects = nil
+		}
+	}
+	if c, problems := roles.Replace(was, is, there); len(problems) != 2 || len(c.Change)+len(c.Remove) > 0 ||
+		!strings.HasPrefix(problems[0], "clusterroles/wide: was changed since it was copied: delete it, or take its "+
+			"annotation kubefusion.dev/copied away") || !strings.HasPrefix(problems[1], "clusterroles/ends: ") {
+		t.Errorf("changed since, Replace = %+v, %q", c, problems)
+	}
+}
+
 // TestWhatStandsAgainstCopies names each object, and what differs.
 func TestWhatStandsAgainstCopies(t *testing.T) {
 	role := func(name, labels, verbs string) string {

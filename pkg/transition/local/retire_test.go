@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -217,6 +219,75 @@ func TestServicesInRanges(t *testing.T) {
 	}
 	if err != nil || !slices.Equal(list, []string{"default/a [10.96.0.5]", "default/d [fd00:96::7]"}) {
 		t.Errorf("servicesIn = %q, %v", list, err)
+	}
+}
+
+// TestRolesThatWereWithdrawnStayWithdrawn: once they decide on the modern side, the legacy side's are copied no more.
+// What the steps needed goes, and comes again on the way back; what people have withdrawn, narrowed or widened stays as
+// they left it, on both ways.
+func TestRolesThatWereWithdrawnStayWithdrawn(t *testing.T) {
+	core, modern, r := rolesWorld(t)
+	binding := func(name, user string) []byte {
+		return rbacObject("v1", "ClusterRoleBinding", "", name, `"roleRef":{"apiGroup":"rbac.authorization.k8s.io",`+
+			`"kind":"ClusterRole","name":"all"},"subjects":[{"kind":"User","name":"`+user+
+			`","apiGroup":"rbac.authorization.k8s.io"}]`)
+	}
+	const ended, narrowed = "clusterrolebindings/controllers", "clusterrolebindings/narrowed"
+	core.Put(t, map[string][]byte{"/registry/" + ended: binding("controllers", "fusionctl-controllers"),
+		"/registry/" + narrowed: binding("narrowed", "alice")})
+	rule := func(user, resource string) string {
+		return `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"` + user +
+			`","namespace":"demo","resource":"` + resource + `"}}` + "\n"
+	}
+	all := *r
+	all.Rules = rule("frank", "configmaps") + rule("grace", "configmaps") + rule("steps", "pods")
+	less := rule("frank", "configmaps") + rule("grace", "configmaps")
+	forth := transition.Roles{Prefix: r.Prefix, Keys: r.Keys, From: r.From, To: r.To, Rules: less,
+		InPlaceOf: &all.Rules, Ended: []string{"fusionctl-controllers"}}
+	back := forth
+	back.Rules, back.InPlaceOf, back.Ended = all.Rules, &less, nil
+	h := &Host{Snapshots: t.TempDir()}
+	copies := func(r *transition.Roles) {
+		t.Helper()
+		if err := h.Do(t.Context(), "", &transition.Action{Kind: transition.CopyRoles, Roles: r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copies(&all)
+	client := modern.Client(t)
+	for _, key := range []string{"rolebindings/demo/reader", "roles/demo/reader", "rolebindings/demo/abac:user:dave",
+		"rolebindings/demo/abac:user:grace"} {
+		if answer, err := client.Delete(t.Context(), "/registry/"+key); err != nil || answer.Deleted != 1 {
+			t.Fatalf("withdrawing %s: %d, %v", key, answer.Deleted, err)
+		}
+	}
+	was, err := client.Get(t.Context(), "/registry/"+narrowed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := bytes.Replace(was.Kvs[0].Value, []byte(`"alice"`), []byte(`"erin"`), 1)
+	modern.Put(t, map[string][]byte{"/registry/" + narrowed: left})
+	stay := []string{narrowed, "clusterroles/all", "clusterroles/own", "rolebindings/demo/abac:user:frank",
+		"roles/demo/abac:user:dave", "roles/demo/abac:user:frank", "roles/demo/abac:user:grace"}
+	steps := []string{"rolebindings/demo/abac:user:steps", "roles/demo/abac:user:steps"}
+	for _, step := range []struct {
+		roles *transition.Roles
+		want  []string
+	}{{&forth, stay}, {&back, slices.Concat(stay, steps)}, {&forth, stay}} {
+		copies(step.roles)
+		copies(step.roles)
+		want := slices.Sorted(slices.Values(step.want))
+		if got := keysIn(t, modern); !slices.Equal(got, want) {
+			t.Errorf("with rules in place of others there are %q, want %q", got, want)
+		}
+		is, err := client.Get(t.Context(), "/registry/"+narrowed)
+		if err != nil || !bytes.Equal(is.Kvs[0].Value, left) {
+			t.Errorf("what was narrowed is %s, %v", is.Kvs[0].Value, err)
+		}
+	}
+	report, err := os.ReadFile(filepath.Join(h.Snapshots, ReportOfRoles))
+	if err != nil || !bytes.Contains(report, []byte(`"rolebindings/demo/reader"`)) {
+		t.Errorf("what was copied when roles began to decide: %s, %v", report, err)
 	}
 }
 

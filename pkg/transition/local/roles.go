@@ -48,6 +48,7 @@ type roleStores struct {
 	from, to handover.Store
 
 	legacy, modern []roles.Object
+	replaced       []roles.Object        // those of InPlaceOf
 	entries        map[string]etcd.Entry // of the modern side, by the part of the key below the prefix
 	catalog        *policy.Catalog       // with the definitions of both stores
 }
@@ -102,8 +103,31 @@ func (s *roleStores) read(ctx context.Context) error {
 		}
 	}
 	s.legacy = slices.DeleteFunc(s.legacy, s.ended)
+	if err := s.addReplaced(&refused); err != nil {
+		return err
+	}
 	if len(refused.Reasons) > 0 {
 		return &refused
+	}
+	return nil
+}
+
+// addReplaced reads what others take the place of, where roles decide: the roles of rules, and bindings of components
+// that run no more alone.
+func (s *roleStores) addReplaced(refused *RolesError) error {
+	if s.replaced = nil; s.InPlaceOf == nil {
+		return nil
+	}
+	before := &roleStores{Roles: s.Roles, catalog: s.catalog}
+	if err := before.addRules("the policy of the modern side before", strings.NewReader(*s.InPlaceOf),
+		refused); err != nil {
+		return err
+	}
+	s.replaced = before.legacy
+	for _, o := range s.modern {
+		if s.ended(o) {
+			s.replaced = append(s.replaced, o)
+		}
 	}
 	return nil
 }
@@ -215,6 +239,13 @@ func (h *Host) rolesMayGo(ctx context.Context, r *transition.Roles) error {
 
 // copies are what is to be written, so that every subject may do there what it may do here.
 func (s *roleStores) copies() (roles.Copies, error) {
+	if s.InPlaceOf != nil {
+		c, problems := roles.Replace(s.replaced, s.legacy, s.modern)
+		if len(problems) > 0 {
+			return c, &RolesError{Reasons: problems}
+		}
+		return c, nil
+	}
 	c, problems := roles.Copy(s.legacy, s.modern)
 	if len(problems) == 0 {
 		problems = notAllowed(s.proof(c.Apply(s.modern)))
@@ -326,7 +357,7 @@ func (h *Host) copyRoles(ctx context.Context, r *transition.Roles) error {
 	}
 	return withRoles(ctx, r, func(s *roleStores) error {
 		report, err := s.copy(ctx)
-		if err != nil {
+		if err != nil || r.InPlaceOf != nil { // the report is of what was copied when roles began to decide
 			return err
 		}
 		text, err := json.MarshalIndent(report, "", "  ")
