@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
@@ -113,15 +115,15 @@ func StateOf(t *Transition, records []Record) (State, error) {
 // Progress is told of every record of a step, and of Unseen; nil allowed.
 type Progress func(step *Step, event Event)
 
-// Apply does the steps that are not done. Nothing is changed when files of a transition that has not begun are not what
-// its first plan has. After an error, and when ctx ends, it can be called again, or Undo.
+// Apply does the steps that are not done. Nothing is changed when files are not what the first plan has. After an
+// error, and when ctx ends, it can be called again, or Undo.
 func Apply(ctx context.Context, t *Transition, r Runner, j Journal, progress Progress) error {
 	s, err := StateOf(t, j.Records())
 	if err != nil {
 		return err
 	}
-	if s == (State{}) {
-		if err := unchanged(ctx, t, r); err != nil {
+	if !s.touched(t.Steps) {
+		if err := unchanged(ctx, t, r, t.Steps[s.Done:], false); err != nil {
 			return err
 		}
 	}
@@ -137,8 +139,9 @@ func Apply(ctx context.Context, t *Transition, r Runner, j Journal, progress Pro
 	return nil
 }
 
-// Undo takes back the steps that are done, the last one first, and the one that was begun. After an error, and when ctx
-// ends, it can be called again, or Apply. Errors: those of Apply.
+// Undo takes back the steps that are done, the last one first, and the one that was begun. Nothing is changed when
+// files are not what the steps left. After an error, and when ctx ends, it can be called again, or Apply. Errors:
+// those of Apply.
 func Undo(ctx context.Context, t *Transition, r Runner, j Journal, progress Progress) error {
 	s, err := StateOf(t, j.Records())
 	if err != nil {
@@ -147,6 +150,12 @@ func Undo(ctx context.Context, t *Transition, r Runner, j Journal, progress Prog
 	last := s.Done - 1
 	if s.Open {
 		last++
+	}
+	if done := slices.Clone(t.Steps[:last+1]); s.finished(t.Steps) {
+		slices.Reverse(done)
+		if err := unchanged(ctx, t, r, done, true); err != nil {
+			return err
+		}
 	}
 	for begin := last; last >= 0; last-- {
 		step := &t.Steps[last]
@@ -270,42 +279,88 @@ func checkAll(ctx context.Context, r Runner, host string, checks []Check) error 
 	return errors.Join(problems...)
 }
 
-// unchanged checks that every file that the steps touch is as the first of them finds it, and that no unit that they
-// stop was stopped for good before: each host's at once. A transition that was broken off has stopped units before it
-// changed a file, and moves objects meanwhile.
-func unchanged(ctx context.Context, t *Transition, r Runner) error {
+// touched reports whether a step that touches a file or a unit was begun. What comes before, a check that failed among
+// it, leaves the hosts as they were: whatever another transition does meanwhile is found by the next run.
+func (s State) touched(steps []Step) bool {
+	begun := s.Done
+	if s.Open {
+		begun++
+	}
+	return slices.ContainsFunc(steps[:begun], func(s Step) bool { return s.finds(false) != nil })
+}
+
+// finished reports whether no step that touches a file or a unit is left to be done, and none was begun to be undone.
+func (s State) finished(steps []Step) bool {
+	return !slices.ContainsFunc(steps[s.Done:], func(s Step) bool { return s.finds(true) != nil })
+}
+
+// finds is the check that the file that a step touches, on the way or on the way back, is as it finds it, or that the
+// unit that it stops was not stopped for good; nil for a step that touches neither.
+func (s *Step) finds(back bool) *Check {
+	a := s.Do
+	if back {
+		a = s.Undo
+	}
+	switch {
+	case a == nil:
+		return nil
+	case a.Kind == StartUnit || a.Kind == StopUnit:
+		return &Check{Kind: UnitOn, Path: unitDirectory + a.Unit}
+	case a.File == nil:
+		return nil
+	case a.Kind == RemoveFile || a.Kind == RestoreKubelet:
+		return &Check{Kind: FileIs, Path: a.File.Path, File: a.File}
+	}
+	return &Check{Kind: FileIs, Path: a.File.Path, File: a.Was}
+}
+
+// unchanged checks that every file that steps touch, in their order, is as the first of them finds it, and that no unit
+// that they stop was stopped for good before: each host's at once. A transition that was broken off has stopped units
+// before it changed a file, and moves objects meanwhile; one that came later has changed what these have left.
+func unchanged(ctx context.Context, t *Transition, r Runner, steps []Step, back bool) error {
 	var hosts []string
 	checks, seen := map[string][]Check{}, map[place]bool{} // a file and its unit are two
-	for _, s := range t.Steps {
-		if s.Do == nil {
+	for _, s := range steps {
+		check, other := s.finds(back), s.finds(!back)
+		found := cmp.Or(check, other)
+		there := slices.ContainsFunc(t.Hosts, func(h Host) bool { return h.Name == s.Host })
+		if found == nil || s.lost != "" || !there {
 			continue
 		}
-		check := Check{Kind: FileIs, Hint: "FROM is not the plan by which this host runs"}
-		switch {
-		case s.Do.Kind == StartUnit || s.Do.Kind == StopUnit:
-			check.Kind, check.Path = UnitOn, unitDirectory+s.Do.Unit
-			check.Hint = "FROM is not what this host runs: another transition stopped it, and has to be finished or " +
-				"undone first; where a person has stopped it, systemctl enable " + s.Do.Unit
-		case s.Do.File == nil:
-			continue
-		case s.Do.Kind == RemoveFile || s.Do.Kind == RestoreKubelet:
-			check.Path, check.File = s.Do.File.Path, s.Do.File
-		default:
-			check.Path, check.File = s.Do.File.Path, s.Do.Was
-		}
-		at := place{s.Host, string(check.Kind) + check.Path}
+		at := place{s.Host, string(found.Kind) + found.Path}
 		known := seen[at]
-		if seen[at] = true; known || s.Do.Kind == StartUnit {
+		seen[at] = true
+		starts := s.Do
+		if back {
+			starts = s.Undo
+		}
+		if known || check == nil || starts.Kind == StartUnit {
 			continue
 		}
+		check.Hint = hintChanged(check, back)
 		if checks[s.Host] == nil {
 			hosts = append(hosts, s.Host)
 		}
-		checks[s.Host] = append(checks[s.Host], check)
+		checks[s.Host] = append(checks[s.Host], *check)
 	}
 	var problems []error
 	for _, host := range hosts {
 		problems = append(problems, performOn(ctx, r, host, &Action{Kind: RunChecks, Before: checks[host]}))
 	}
 	return errors.Join(problems...)
+}
+
+// hintChanged is the way out where a file or a unit is not as steps find it.
+func hintChanged(c *Check, back bool) string {
+	enable := "where a person has stopped it, systemctl enable " + path.Base(c.Path)
+	switch {
+	case back && c.Kind == UnitOn:
+		return "undo the later transition first, which stopped it; " + enable
+	case back:
+		return "undo the later transition first, which changed it; where a person has, put it back"
+	case c.Kind == UnitOn:
+		return "FROM is not what this host runs: another transition stopped it, and has to be finished or undone " +
+			"first; " + enable
+	}
+	return "FROM is not the plan by which this host runs"
 }

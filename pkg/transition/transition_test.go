@@ -263,12 +263,12 @@ func (c *cluster) Check(_ context.Context, host string, check *Check) error {
 		return c.judged(string(check.Kind), check.Objects)
 	}
 	if unit := strings.TrimPrefix(check.Path, unitDirectory); check.Kind == UnitOn && !c.units[place{host, unit}] {
-		return fmt.Errorf("%s on %s is stopped", unit, host)
+		return fmt.Errorf("%s on %s is stopped: %s", unit, host, check.Hint)
 	}
 	if check.Kind == FileIs {
 		now, there := c.files[place{host, check.Path}]
 		if there != (check.File != nil) || there && !sameFile(now, fileOf(check.File)) {
-			return fmt.Errorf("%s on %s is another", check.Path, host)
+			return fmt.Errorf("%s on %s is another: %s", check.Path, host, check.Hint)
 		}
 	}
 	return nil
