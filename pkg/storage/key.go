@@ -26,6 +26,9 @@ const (
 // CompactRevisionKey is the whole key of FormCompaction.
 const CompactRevisionKey = "compact_rev_key"
 
+// MarksResource is the part of keys below which a transition marks what it handed over, in the store where that is.
+const MarksResource = "fusionctl-handed-over"
+
 // The parts of keys that name the resources which the product treats by name.
 const (
 	CRDResource        = "apiextensions.k8s.io/customresourcedefinitions"

@@ -63,12 +63,12 @@ func (b *builder) handOverDefinitions() {
 				{Kind: Adopted, Objects: o}}}, Title: "on the way back: " + o.what() + " are with the legacy side"})
 		}
 		step(&Action{Kind: HandOver, Objects: b.custom(set, false, true)},
-			&Action{Kind: HandBack, Objects: b.custom(set, true, false)})
+			b.handBack(b.to.Plan, b.custom(set, true, false)))
 		b.serves(back, pair.Legacy)
-		step(&Action{Kind: HandOver, Objects: forth}, &Action{Kind: HandBack, Objects: back})
+		step(&Action{Kind: HandOver, Objects: forth}, b.handBack(b.to.Plan, back))
 		b.serves(forth, pair.Modern)
 		step(&Action{Kind: HandOver, Objects: b.custom(set, false, false)},
-			&Action{Kind: HandBack, Objects: b.custom(set, true, true)})
+			b.handBack(b.to.Plan, b.custom(set, true, true)))
 	}
 }
 
@@ -113,7 +113,7 @@ func (b *builder) afterDefinitions() {
 			Title: "on the way back: no " + set.Programs + " of the modern side run"})
 		for _, o := range []*Objects{b.objects(set, true), b.custom(set, true, true)} {
 			b.add(Step{Phase: HandingOver, Host: host, Title: "on the way back: " + o.what() + " can be handed back",
-				Undo: b.mayGoOne(o)})
+				Undo: b.mayGoBack(b.to.Plan, o)})
 		}
 	}
 }

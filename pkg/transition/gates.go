@@ -138,6 +138,7 @@ func (b *builder) prepare() {
 		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: "keys can go to another store",
 			Do: &Action{Kind: RunChecks, Before: checks}})
 	}
+	b.mayEnd()
 	b.noneEnds()
 	b.steps = append(b.steps, b.alike...)
 	b.etcdReady()

@@ -225,12 +225,12 @@ func (b *builder) handOverServed() {
 		}
 		add("on the way back: "+names+" are where they were", nil, there(back))
 		copies := &Action{Kind: HandOver, Objects: copied(forth)}
-		add(copies.changes(), copies, &Action{Kind: HandBack, Objects: back})
+		add(copies.changes(), copies, b.handBack(b.from.Plan, back))
 		add("the "+set.Programs+" of the other side serve "+names, programs(set, names, pair.Modern),
 			programs(set, names, pair.Legacy))
 		goes := &Action{Kind: HandOver, Objects: forth}
-		add(goes.changes(), goes, &Action{Kind: HandBack, Objects: copied(back)})
-		add(names+" are with the modern side", there(forth), b.mayGoOne(copied(back)))
+		add(goes.changes(), goes, b.handBack(b.from.Plan, copied(back)))
+		add(names+" are with the modern side", there(forth), b.mayGoBack(b.from.Plan, copied(back)))
 	}
 }
 
@@ -242,10 +242,10 @@ func (b *builder) handOverKept() {
 		forth.Plan.Copy = true
 		copies := &Action{Kind: HandOver, Objects: forth}
 		b.add(Step{Phase: HandingOver, Host: host, Title: copies.changes(), Do: copies,
-			Undo: &Action{Kind: HandBack, Objects: back}})
+			Undo: b.handBack(b.from.Plan, back)})
 		b.add(Step{Phase: HandingOver, Host: host, Title: "both sides have " + names,
 			Do:   &Action{Kind: RunChecks, Before: []Check{{Kind: Adopted, Objects: forth}}},
-			Undo: b.mayGoOne(back)})
+			Undo: b.mayGoBack(b.from.Plan, back)})
 	}
 }
 
@@ -283,7 +283,7 @@ func (b *builder) handOver() {
 	b.handOverDefinitions()
 	for _, set := range b.sets {
 		forth := &Action{Kind: HandOver, Objects: b.objects(set, false)}
-		back := &Action{Kind: HandBack, Objects: b.objects(set, true)}
+		back := b.handBack(b.to.Plan, b.objects(set, true))
 		b.add(Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Title: forth.changes(), Do: forth, Undo: back})
 	}
 	if !b.handsOver() || b.pauses() {
@@ -306,7 +306,7 @@ func (b *builder) afterHandOver() {
 	for _, set := range b.sets {
 		objects := b.objects(set, true)
 		b.add(Step{Phase: HandingOver, Host: b.to.Plan.Hosts[0].Name, Title: "on the way back: " +
-			objects.what() + " can be handed back", Undo: b.mayGoOne(objects)})
+			objects.what() + " can be handed back", Undo: b.mayGoBack(b.to.Plan, objects)})
 	}
 	b.afterDefinitions()
 }

@@ -91,7 +91,9 @@ func TestIngressesAreInBothStoresUntilTheirControllersServeThem(t *testing.T) {
 		}
 		o, text := a.Objects, string(a.Kind)
 		for _, c := range a.Before {
-			o, text = c.Objects, string(c.Kind)
+			if c.Kind != Ready {
+				o, text = c.Objects, string(c.Kind)
+			}
 		}
 		if o != nil && o.Plan.Copy {
 			text += " (copy)"

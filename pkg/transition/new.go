@@ -82,6 +82,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	b.legacyReads()
 	b.wayBack(Tidy)
 	b.wayBackOfLegacy()
+	b.mayEndAgain()
 	changes := b.steps
 	b.steps = nil
 	switch {

@@ -147,12 +147,13 @@ func (b *builder) roles() {
 	}
 	if is == nil {
 		r := rolesOf(b.from.Plan, was, b.from.Plan.Hosts[0].Name)
-		forth, back := &Action{Kind: RemoveRoles, Roles: r}, &Action{Kind: CopyRoles, Roles: r}
+		forth := b.removeRoles(b.from.Plan, r, b.from.Plan.Hosts[0].Name)
+		back := &Action{Kind: CopyRoles, Roles: r}
 		add(b.from.Plan, Step{Title: forth.changes(), Do: forth, Undo: back})
 		return
 	}
 	r := rolesOf(b.to.Plan, is, b.to.Plan.Hosts[0].Name)
-	forth, back := &Action{Kind: CopyRoles, Roles: r}, &Action{Kind: RemoveRoles, Roles: r}
+	forth, back := &Action{Kind: CopyRoles, Roles: r}, b.removeRoles(b.from.Plan, r, b.to.Plan.Hosts[0].Name)
 	add(b.to.Plan, Step{Title: forth.changes(), Do: forth, Undo: back})
 	first := r.Policies
 	for _, h := range b.to.Plan.Hosts {

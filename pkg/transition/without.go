@@ -237,7 +237,11 @@ func (l *leaving) instead(a *Action) (*Action, error) {
 	own.Before, own.After = nil, nil
 	for _, checks := range []struct{ from, to *[]Check }{{&a.Before, &own.Before}, {&a.After, &own.After}} {
 		for _, c := range *checks.from {
-			switch checksOnLost[c.Kind] {
+			does := checksOnLost[c.Kind]
+			if a.Kind == RemoveRoles && c.Kind == Ready { // that of the host which does it instead
+				does = byAnother
+			}
+			switch does {
 			case needed:
 				return nil, fmt.Errorf("the check %q: %w", c.Kind, errNeeded)
 			case byAnother:

@@ -135,6 +135,8 @@ type Job struct {
 	Plan
 	From, To, Shared NamedStore // Shared is one of the two
 	Files            Files
+	// Mark names the hand-over in the store to which objects went, below MarksKey, until they are back; "" for none.
+	Mark string
 	// DefinitionFiles keeps the record of the definitions that went; nil where there are none.
 	DefinitionFiles Files
 	// Known is what a journal knows of this hand-over; nil: that nothing of it was begun.

@@ -42,6 +42,13 @@ func (j *Job) Move(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	if err := j.move(ctx); err != nil || !j.Back || j.Copy || !j.marks() {
+		return err
+	}
+	return j.unmark(ctx)
+}
+
+func (j *Job) move(ctx context.Context) error {
 	rec, err := j.load()
 	if err != nil {
 		return err
@@ -53,6 +60,11 @@ func (j *Job) Move(ctx context.Context) error {
 		}
 		if rec == nil {
 			rec = newRecord()
+		}
+		if round == 0 && !j.Back && j.marks() {
+			if err := j.mark(ctx); err != nil {
+				return err
+			}
 		}
 		if j.Kept && j.Back {
 			return j.removeCopies(ctx, items)

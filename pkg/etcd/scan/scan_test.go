@@ -1146,3 +1146,15 @@ func TestAcceptedFindingsBearNoVerdict(t *testing.T) {
 		}
 	}
 }
+
+// TestMarksAreNoObjects: what a transition marks as handed over is beside the objects, and nothing to report.
+func TestMarksAreNoObjects(t *testing.T) {
+	m, stores := storetest.SplitMap(), storetest.Clean()
+	mark := []byte(`{"apiVersion":"kubefusion.dev/v1alpha1","kind":"HandOver","by":"fusionctl transition: deployments"}`)
+	want := len(scanStores(t, m, stores, Options{}).Findings)
+	stores["modern"][storage.MarksResource+"/hand-over-deployments.team-a"] = mark
+	stores["modern"][storage.MarksResource+"/hand-over-ingress"] = mark
+	if got := scanStores(t, m, stores, Options{}).Findings; len(got) != want {
+		t.Errorf("with marks there are %d findings, without them %d: %+v", len(got), want, got)
+	}
+}

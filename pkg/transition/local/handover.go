@@ -153,7 +153,7 @@ func (h *Host) job(o *transition.Objects) (*handover.Job, error) {
 	if err := filetree.Private(h.Snapshots); err != nil {
 		return nil, err
 	}
-	job := &handover.Job{Plan: o.Plan, Known: o.Known, Run: "transition " + o.Record, Now: time.Now(),
+	job := &handover.Job{Plan: o.Plan, Known: o.Known, Run: "transition " + o.Record, Now: time.Now(), Mark: o.Record,
 		By: "fusionctl transition: " + strings.Join(o.Names, ", "),
 		Convert: func(value []byte, apiVersion string) ([]byte, error) {
 			return lossless(value, apiVersion, o.Plan.Words)

@@ -67,6 +67,11 @@ func TestARecordIsFoundWhereItWasKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := &transition.Action{Kind: transition.HandBack, Objects: objects(true, known)}
+	none := &transition.Check{Kind: transition.NoKeys, Keys: []string{"/registry" + handover.MarksKey},
+		Stores: []plan.Store{objects(false, nil).To}}
+	if err := h.Check(t.Context(), "", none); err == nil || !strings.Contains(err.Error(), "hand-over-deployments") {
+		t.Errorf("the store says of what was handed over: %v", err)
+	}
 	there := func() bool {
 		answer, err := core.Client(t).Get(t.Context(), key)
 		if err != nil {
@@ -96,6 +101,9 @@ func TestARecordIsFoundWhereItWasKept(t *testing.T) {
 	}
 	if err := h.Do(t.Context(), "", back); err != nil || !there() {
 		t.Errorf("with the record where it was: %v", err)
+	}
+	if err := h.Check(t.Context(), "", none); err != nil {
+		t.Errorf("when it is back: %v", err)
 	}
 	h.Rehearsal = t.TempDir()
 	if kept, err := h.Keep(t.Context(), "", objects(false, nil)); kept != nil || err != nil {
