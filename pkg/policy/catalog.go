@@ -357,14 +357,25 @@ func (c *Catalog) clusterWide(apiGroup, resource string) bool {
 	return known && !namespaced && resource != "namespaces"
 }
 
-// allClusterWide names, sorted, the resources of a group that are clusterWide; of every group for "*".
+// allClusterWide names, sorted, the resources of a group that are clusterWide; for "*" those of every group, and as
+// nodes.* those that every group which has them has so.
 func (c *Catalog) allClusterWide(apiGroup string) []string {
 	var all []string
+	everywhere := map[string]bool{}
 	for group, resources := range c.groups {
 		for resource := range resources {
-			if star(apiGroup).covers(equals(group)) && c.clusterWide(group, resource) {
+			wide := c.clusterWide(group, resource)
+			if before, seen := everywhere[resource]; !seen || before {
+				everywhere[resource] = wide
+			}
+			if wide && star(apiGroup).covers(equals(group)) {
 				all = append(all, qualified(resource, group))
 			}
+		}
+	}
+	for resource, wide := range everywhere {
+		if wide && apiGroup == "*" {
+			all = append(all, qualified(resource, "*"))
 		}
 	}
 	slices.Sort(all)

@@ -17,7 +17,7 @@ type Claim struct {
 	Regions []Region  // one for each API group of the resource, and one for its lists over all namespaces
 	Except  []Subject // users and groups; a request by one of the users, or with one of the groups, does not count
 	// ClusterScoped are resources, such as nodes or clusterroles.rbac.authorization.k8s.io, of which a request without
-	// a namespace does not count: it lists nothing that is in one.
+	// a namespace does not count: it lists nothing that is in one. nodes.* are those of every group.
 	ClusterScoped []string
 }
 
@@ -310,7 +310,11 @@ func (c Claim) meetsIn(r Region, p part) (Region, bool) {
 	if !ok {
 		return Region{}, false
 	}
-	if r.Namespace == "" && slices.Contains(c.ClusterScoped, qualified(object.resource.word, object.apiGroup.word)) {
+	group := object.apiGroup.word
+	if object.apiGroup.any {
+		group = "*"
+	}
+	if r.Namespace == "" && slices.Contains(c.ClusterScoped, qualified(object.resource.word, group)) {
 		return Region{}, false
 	}
 	if !p.write {

@@ -225,6 +225,28 @@ func TestProofsAboutANamespaceAreAboutListsOverAll(t *testing.T) {
 	}
 }
 
+// TestARuleForEveryGroupIsAboutTheNamesakes: nodes are in no namespace, but those of a custom resource may be.
+func TestARuleForEveryGroupIsAboutTheNamesakes(t *testing.T) {
+	rules := []Rule{{User: "bob", APIGroup: "*", Resource: "nodes", Readonly: true, Line: 1}}
+	for _, scope := range []string{"Cluster", "Namespaced"} {
+		catalog := NewCatalog()
+		err := catalog.AddCRDs("crds.yaml", []byte(`{kind: CustomResourceDefinition, metadata: {name: nodes.longhorn.io},
+			spec: {group: longhorn.io, scope: `+scope+`, version: v1, names: {plural: nodes, kind: Node}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"any * in storage", "any *.longhorn.io in storage"} {
+			claim, err := ParseClaim(WantDeny, text, catalog)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if proved := len(ProveDenied(rules, claim)) == 0; proved != (scope == "Cluster") {
+				t.Errorf("%s: proved: %v where nodes.longhorn.io are %s", text, proved, scope)
+			}
+		}
+	}
+}
+
 // randomClaim draws from the words of randomRule.
 func randomClaim(r *rand.Rand) Claim {
 	rule := randomRule(r)
