@@ -12,8 +12,8 @@ import (
 
 // New compiles rules for a CRD and checks them against the schemas of both versions: every required field is set, types
 // are right, and nothing that a version has is lost without a rule that says so.
-// Errors: every problem, joined, each with the line and the path of the rule; a schema that no validator can be made
-// of. It keeps the definition. Safe for concurrent use.
+// Errors: every problem, joined, each with the line and the path of the rule. It keeps the definition. Safe for
+// concurrent use.
 func New(rules *Rules, definition *Definition) (*Converter, error) {
 	ps := &strictyaml.Problems{Lines: rules.lines}
 	c := &Converter{Definition: definition, Hub: rules.Spec.Hub, spokes: map[string]*spoke{}}
@@ -44,14 +44,6 @@ func New(rules *Rules, definition *Definition) (*Converter, error) {
 	}
 	if err := ps.Err(); err != nil {
 		return nil, err
-	}
-	c.validators = map[string]*validator{}
-	for _, version := range append([]string{c.Hub}, sortedKeys(c.spokes)...) {
-		v, err := newValidator(definition.Schemas[version])
-		if err != nil {
-			return nil, fmt.Errorf("version %s: %w", version, err)
-		}
-		c.validators[version] = v
 	}
 	return c, nil
 }

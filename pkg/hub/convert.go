@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,8 +16,7 @@ type Converter struct {
 	Definition *Definition
 	Hub        string
 	spokes     map[string]*spoke
-	validators map[string]*validator // by version
-	words      []string              // texts that rules look for: what trials put into objects
+	words      []string // texts that rules look for: what trials put into objects
 }
 
 // spoke is a version and its rules with the hub, in each direction.
@@ -30,7 +28,13 @@ type spoke struct {
 type leg struct {
 	from, to         string
 	forward, reverse *program
-	valid            *validator // of to
+}
+
+// call is one conversion: what it may cost yet, and what hears of refusals.
+type call struct {
+	budget  uint64
+	refused func(Refusal)
+	of      *Definition
 }
 
 // Convert returns the object in another version of its group; the object itself is not changed and may share parts with
@@ -38,18 +42,24 @@ type leg struct {
 // as it is. Shape: apiVersion, kind and metadata as in any object; numbers are int64 or float64. Errors: another group
 // or kind, a version without rules, or the rule that cannot convert the object, with the object's name.
 func (c *Converter) Convert(object map[string]any, version string) (map[string]any, error) {
+	return c.ConvertNoting(object, version, func(Refusal) {})
+}
+
+// ConvertNoting is Convert, and calls refused for each value of the annotation that was not put back.
+func (c *Converter) ConvertNoting(object map[string]any, version string,
+	refused func(Refusal)) (map[string]any, error) {
 	from, err := c.versionOf(object)
 	if err != nil {
 		return nil, err
 	}
 	legs, err := c.route(from, version)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.describe(object), err)
+		return nil, fmt.Errorf("%s: %w", c.Describe(object), err)
 	}
-	budget, converted := limitCost, object
+	call, converted := &call{budget: limitCost, refused: refused, of: c.Definition}, object
 	for _, leg := range legs {
-		if converted, err = leg.convert(converted, &budget, c.Definition); err != nil {
-			return nil, fmt.Errorf("%s from %s to %s: %w", c.describe(object), leg.from, leg.to, err)
+		if converted, err = leg.convert(converted, call); err != nil {
+			return nil, fmt.Errorf("%s from %s to %s: %w", c.Describe(object), leg.from, leg.to, err)
 		}
 	}
 	return converted, nil
@@ -66,8 +76,8 @@ func (c *Converter) versionOf(object map[string]any) (string, error) {
 	return gv.Version, nil
 }
 
-// describe names an object as people do: Pizza default/margherita.
-func (c *Converter) describe(object map[string]any) string {
+// Describe names an object as people do: Pizza default/margherita.
+func (c *Converter) Describe(object map[string]any) string {
 	at := func(name string) string {
 		value, _ := lookup(object, path{"metadata", name})
 		text, _ := value.(string)
@@ -94,82 +104,81 @@ func (c *Converter) route(from, to string) ([]leg, error) {
 		if !ok {
 			return nil, fmt.Errorf("version %q: there are no rules for it", from)
 		}
-		legs = append(legs, leg{from: from, to: c.Hub, forward: s.toHub, reverse: s.fromHub,
-			valid: c.validators[c.Hub]})
+		legs = append(legs, leg{from: from, to: c.Hub, forward: s.toHub, reverse: s.fromHub})
 	}
 	if to != c.Hub {
 		s, ok := c.spokes[to]
 		if !ok {
 			return nil, fmt.Errorf("version %q: there are no rules for it", to)
 		}
-		legs = append(legs, leg{from: c.Hub, to: to, forward: s.fromHub, reverse: s.toHub,
-			valid: c.validators[to]})
+		legs = append(legs, leg{from: c.Hub, to: to, forward: s.fromHub, reverse: s.toHub})
 	}
 	return legs, nil
 }
 
-func (l leg) convert(object map[string]any, budget *uint64, of *Definition) (map[string]any, error) {
+func (l leg) convert(object map[string]any, call *call) (map[string]any, error) {
 	plain, all := takeKept(object)
-	maps.DeleteFunc(all, func(version string, _ *kept) bool { return of.Schemas[version] == nil })
+	maps.DeleteFunc(all, func(version string, _ *kept) bool { return call.of.Schemas[version] == nil })
 	plain = l.forward.withoutDropped(plain)
-	made, err := l.forward.apply(plain, budget)
+	made, err := l.forward.apply(plain, &call.budget)
 	if err != nil {
 		return nil, err
 	}
-	before := *budget
-	out, err := l.restored(plain, made, all, budget, of.Group)
-	if err != nil && all[l.to] != nil { // what a client made up would be in the way of all who list such objects
-		*budget = before
+	ours := all[l.to]
+	r := &restorer{version: l.to}
+	restored, _, left := r.restore(ours, made, true, rootPlace(l.forward.target))
+	before := call.budget
+	out, err := l.finish(plain, restored.(map[string]any), all, left, call)
+	if err != nil && ours != nil { // what a client made up would be in the way of all who list such objects
+		call.budget = before
+		r.refusals = []Refusal{{Version: l.to, Why: err.Error()}}
 		delete(all, l.to)
-		return l.restored(plain, made, all, budget, of.Group)
+		out, err = l.finish(plain, made, all, ours, call)
+	}
+	if err == nil {
+		for _, refusal := range r.refusals {
+			call.refused(refusal)
+		}
 	}
 	return out, err
 }
 
-// restored is what was made of an object, with what is kept. Errors: what is kept is not of the version, is not valid
-// in it, or a rule cannot take it back; more has to be kept than the annotation may have.
-func (l leg) restored(plain, made map[string]any, all map[string]*kept, budget *uint64,
-	group string) (map[string]any, error) {
-	out, ours := made, all[l.to]
-	restored, _ := ours.restore(out, true, 0)
-	if object, ok := restored.(map[string]any); ok { // a client may say that it was something else
-		out = object
-	}
-	e := newEditor(prune(l.forward.target, out).(map[string]any)) // the annotation is not the API server's word
+// finish is what was made of an object, with what has to be kept of it, and what is left of what was kept. Errors: a
+// rule cannot take it back; more has to be kept than the annotation may have; API servers do not take its labels.
+func (l leg) finish(plain, made map[string]any, all map[string]*kept, left *kept, call *call) (map[string]any, error) {
+	e := newEditor(prune(l.forward.target, made).(map[string]any))
 	keepIdentity(e, plain)
-	if ours != nil {
-		if m := l.forward.target.mismatch(e.root); m != "" && l.forward.target.mismatch(made) == "" {
-			return nil, fmt.Errorf("what is kept: %s", m)
-		}
-		// An API server validates what a client writes, and not what is made of it here.
-		known := l.valid.problems(made)
-		for _, problem := range l.valid.problems(e.root) {
-			if !slices.Contains(known, problem) {
-				return nil, fmt.Errorf("what is kept: %s", problem)
-			}
-		}
-	}
-	back, err := l.reverse.apply(l.reverse.withoutDropped(e.root), budget)
+	back, err := l.reverse.apply(l.reverse.withoutDropped(e.root), &call.budget)
 	if err != nil {
 		return nil, fmt.Errorf("the way back: %w", err)
 	}
-	all = maps.Clone(all)
-	delete(all, l.to)
-	if k := difference(plain, back, l.forward.source, 0); k != nil {
-		if all == nil {
-			all = map[string]*kept{}
+	needed := maps.Clone(all)
+	delete(needed, l.to)
+	delete(needed, l.from)
+	put := func(version string, k *kept) {
+		if k != nil && needed == nil {
+			needed = map[string]*kept{}
 		}
-		all[l.from] = k
-	} else {
-		delete(all, l.from)
+		if k != nil {
+			needed[version] = k
+		}
 	}
+	put(l.from, difference(plain, back, l.forward.source, 0))
 	last := newEditor(e.root)
-	if err := last.set(path{"apiVersion"}, group+"/"+l.to); err != nil {
+	if err := last.set(path{"apiVersion"}, call.of.Group+"/"+l.to); err != nil {
 		return nil, err
 	}
-	out, err = putKept(last.root, all)
-	if err == nil && ours != nil {
+	out, err := putKept(last.root, needed)
+	if err == nil && all[l.to] != nil {
 		err = labelled(out)
+	}
+	if rest := remains(all[l.from], plain, true, back, true, 0); err == nil && (rest != nil || left != nil) {
+		// What may be of use later is in the way of nothing now.
+		put(l.from, merge(needed[l.from], rest))
+		put(l.to, left)
+		if more, err := putKept(last.root, needed); err == nil && labelled(more) == nil {
+			return more, nil
+		}
 	}
 	return out, err
 }

@@ -18,7 +18,8 @@ import (
 // only what the rule keep names, and nothing when everything comes back. Each entry carries a digest of what the way
 // back gave for that field. It is put back only where the way back still gives the same: if a client has changed the
 // field meanwhile, or in a list the element, the change wins and the entry is stale. What is kept of other fields is
-// put back all the same.
+// put back all the same. What the schema refuses is not put back, and stays in the annotation under the version of the
+// object itself.
 const KeptAnnotation = "conversion.kubefusion.dev/kept"
 
 const (
@@ -145,12 +146,7 @@ func differentElements(was, back []any, s *Schema, lists int) (*kept, bool) {
 		if !ok || !isObject {
 			return nil, false
 		}
-		element := &keptElement{Index: i, Keys: keysOf(b, keys)}
-		if element.Keys == nil {
-			element.Base = digest(b)
-		}
-		element.Kept = differentFields(a, b, items, lists)
-		k.Elements = append(k.Elements, element)
+		k.Elements = append(k.Elements, newElement(i, b, keys, differentFields(a, b, items, lists)))
 	}
 	if len(k.Elements) == 0 {
 		return nil, true
@@ -174,52 +170,15 @@ func keysOf(element map[string]any, names []string) map[string]any {
 	return keys
 }
 
-// restore puts back what is kept, where the way back still gives what it gave. It does not change its input, which is
-// in so many lists.
-func (k *kept) restore(current any, there bool, lists int) (any, bool) {
-	switch {
-	case k == nil:
-		return current, there
-	case k.Fields != nil:
-		object, ok := current.(map[string]any)
-		if !ok {
-			return current, there
-		}
-		object = maps.Clone(object)
-		for name, child := range k.Fields {
-			value, ok := object[name]
-			if value, ok = child.restore(value, ok, lists); ok {
-				object[name] = value
-			} else {
-				delete(object, name)
-			}
-		}
-		return object, true
-	case k.Elements != nil:
-		list, ok := current.([]any)
-		if !ok || lists == limitKeptLists {
-			return current, there
-		}
-		return restoreElements(list, k.Elements, lists+1), true
-	}
-	if there != (k.Base != "") || there && digest(current) != k.Base {
-		return current, there // changed meanwhile
-	}
-	if k.Absent {
-		return nil, false
-	}
-	var value any
-	if err := utiljson.Unmarshal(k.Value, &value); err != nil {
-		return current, there
-	}
-	return value, true
+// fits reports whether the way back still gives what it gave where a value is kept.
+func (k *kept) fits(current any, there bool) bool {
+	return there == (k.Base != "") && (!there || digest(current) == k.Base)
 }
 
-// restoreElements finds for each kept element the one of the list that it is of: first where it stood, then wherever it
-// has moved. A client may have written thousands of them: nothing is done of each with all of the list.
-func restoreElements(list []any, elements []*keptElement, lists int) []any {
-	l := &elementList{list: list, digests: map[int]string{}, restored: slices.Clone(list),
-		taken: make([]bool, len(list)), lists: lists}
+// eachKept finds for each kept element the one of the list that it is of: first where it stood, then wherever it has
+// moved. A client may have written thousands of them: nothing is done of each with all of the list.
+func eachKept(list []any, elements []*keptElement, found func(e *keptElement, i int)) {
+	l := &elementList{list: list, digests: map[int]string{}, taken: make([]bool, len(list)), found: found}
 	var moved []*keptElement
 	for _, e := range elements {
 		if e != nil && !l.put(e, e.Index) {
@@ -242,15 +201,14 @@ func restoreElements(list []any, elements []*keptElement, lists int) []any {
 			l.putFirst(e, byKeys, digest(e.Keys))
 		}
 	}
-	return l.restored
 }
 
-// elementList is a list to whose elements something is put back.
+// elementList is a list of whose elements something is kept.
 type elementList struct {
-	list, restored []any
-	taken          []bool
-	lists          int            // in which the elements are
-	digests        map[int]string // of elements, as far as they are known
+	list    []any
+	taken   []bool
+	digests map[int]string // of elements, as far as they are known
+	found   func(e *keptElement, i int)
 }
 
 // by are the places of elements by what is said of them; "" for nothing.
@@ -279,8 +237,8 @@ func (l *elementList) put(e *keptElement, i int) bool {
 	if i < 0 || i >= len(l.list) || l.taken[i] || !l.isAt(e, i) {
 		return false
 	}
-	l.restored[i], _ = e.Kept.restore(l.list[i], true, l.lists)
 	l.taken[i] = true
+	l.found(e, i)
 	return true
 }
 

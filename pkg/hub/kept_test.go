@@ -10,6 +10,11 @@ import (
 	"github.com/kubefusion/fusionctl/internal/cputest"
 )
 
+func restoreElements(list []any, elements []*keptElement) []any {
+	restored, _ := (&restorer{}).elements(&kept{Elements: elements}, list, &place{depth: 1})
+	return restored
+}
+
 // TestKeptElementsAreFoundInTime: a client writes the annotation, and with 256 KiB of it had each of thousands of
 // elements looked for among all of a list, by the digest of each.
 func TestKeptElementsAreFoundInTime(t *testing.T) {
@@ -46,7 +51,7 @@ func TestKeptElementsAreFoundInTime(t *testing.T) {
 		"by several keys each": {small, keys(3)},
 		"by no keys":           {small, kept(`{"keys":{},"index":-1}`)},
 	} {
-		if took := cputest.Thread(t, func() { restoreElements(test.list, test.elements, 1) }); took > 2*time.Second {
+		if took := cputest.Thread(t, func() { restoreElements(test.list, test.elements) }); took > 2*time.Second {
 			t.Errorf("%s: %v", name, took)
 		}
 	}
@@ -66,11 +71,11 @@ func TestKeptElementsAreFoundWhereTheyMoved(t *testing.T) {
 			{Base: digest(list[0]), Index: 7, Kept: put("2")},
 			{Base: digest(list[2]), Index: 3, Kept: put("3")}},
 	} {
-		got := digest(restoreElements(list, elements, 1))
+		got := digest(restoreElements(list, elements))
 		want := digest([]any{map[string]any{"n": 1, "v": 2}, map[string]any{"n": 2, "v": 1},
 			map[string]any{"n": 2, "v": 3}, "text"})
 		if got != want {
-			t.Errorf("%s: %v", name, restoreElements(list, elements, 1))
+			t.Errorf("%s: %v", name, restoreElements(list, elements))
 		}
 	}
 }

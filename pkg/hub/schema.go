@@ -39,8 +39,13 @@ type Schema struct {
 	Embedded             bool               `json:"x-kubernetes-embedded-resource"`
 	ListType             string             `json:"x-kubernetes-list-type"`
 	ListMapKeys          []string           `json:"x-kubernetes-list-map-keys"`
+	AllOf                []*Schema          `json:"allOf"`
+	AnyOf                []*Schema          `json:"anyOf"`
+	OneOf                []*Schema          `json:"oneOf"`
+	Not                  *Schema            `json:"not"`
 
-	raw map[string]any // of the root only
+	raw   map[string]any // of the root only
+	words words
 }
 
 type schemaOrBool struct {
@@ -81,12 +86,17 @@ func newSchema(raw map[string]any, preserve bool) (*Schema, error) {
 		s.Properties = map[string]*Schema{}
 	}
 	s.Type, s.raw = "object", raw
-	s.Properties["apiVersion"], s.Properties["kind"] = &Schema{Type: "string"}, &Schema{Type: "string"}
-	s.Properties["metadata"] = &Schema{Type: "object", Preserve: true,
+	metadata := &Schema{Type: "object", Preserve: true,
 		Properties: map[string]*Schema{"labels": texts(), "annotations": texts()}}
+	if own := s.Properties["metadata"]; own != nil {
+		metadata.AllOf = []*Schema{own}
+	}
+	s.Properties["apiVersion"], s.Properties["kind"] = &Schema{Type: "string"}, &Schema{Type: "string"}
+	s.Properties["metadata"] = metadata
 	s.Required = slices.DeleteFunc(s.Required, func(name string) bool {
 		return name == "apiVersion" || name == "kind" || name == "metadata"
 	})
+	s.compile()
 	return s, nil
 }
 
@@ -114,6 +124,15 @@ func (s *Schema) settle(preserve bool, depth int) error {
 			continue
 		}
 		if err := child.settle(preserve, depth+1); err != nil {
+			return err
+		}
+	}
+	// What these say is no place for fields: it judges values alone.
+	for _, of := range slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*Schema{s.Not}) {
+		if of == nil {
+			continue
+		}
+		if err := of.settle(false, depth+1); err != nil {
 			return err
 		}
 	}

@@ -54,10 +54,19 @@ const (
 // Try converts objects that it makes from the schemas, in every direction and back, and looks at what comes out: it has
 // to be valid, and a round trip has to return the same object, but for what rules drop. Some results are changed before
 // they go back, as people do. What rules do wrong is in the report. The same random numbers give the same report.
+// Errors: a schema that no validator can be made of.
 func (c *Converter) Try(t Trial) (*TrialReport, error) {
 	report := &TrialReport{Ways: []Way{}, Failures: []Failure{}, Incomplete: []string{}}
-	tr := &trial{Converter: c, report: report, generator: &generator{next: t.Random, words: c.words}}
+	tr := &trial{Converter: c, report: report, generator: &generator{next: t.Random, words: c.words},
+		validators: map[string]*validator{}}
 	versions := append([]string{c.Hub}, sortedKeys(c.spokes)...)
+	for _, version := range versions {
+		v, err := newValidator(c.Definition.Schemas[version])
+		if err != nil {
+			return nil, fmt.Errorf("version %s: %w", version, err)
+		}
+		tr.validators[version] = v
+	}
 	for _, from := range versions {
 		objects := tr.generate(from, t.Objects)
 		for _, to := range versions {
@@ -74,8 +83,9 @@ func (c *Converter) Try(t Trial) (*TrialReport, error) {
 
 type trial struct {
 	*Converter
-	report    *TrialReport
-	generator *generator
+	report     *TrialReport
+	generator  *generator
+	validators map[string]*validator // by version
 }
 
 // generate makes valid objects.

@@ -15,6 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/kubefusion/fusionctl/internal/jsontext"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/hub"
 )
@@ -167,6 +168,13 @@ func (h *Handler) convert(ctx context.Context, asked *request) ([]map[string]any
 	}
 	converters := h.Converters()
 	converted := make([]map[string]any, len(asked.Objects))
+	refused, first := 0, ""
+	defer func() {
+		if refused > 0 { // one line for a review: each object of a list may have thousands
+			h.Metrics.refused.Add(float64(refused))
+			h.logger().Warn("kept values refused", "count", refused, "first", first)
+		}
+	}()
 	for i, object := range asked.Objects {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%d of %d objects were converted in %v", i, len(asked.Objects), h.Timeout)
@@ -176,7 +184,12 @@ func (h *Handler) convert(ctx context.Context, asked *request) ([]map[string]any
 		if !ok {
 			return nil, fmt.Errorf("object %d: there are no rules for the kind %q of the group %q", i, kind, gv.Group)
 		}
-		if converted[i], err = converter.Convert(object, gv.Version); err != nil {
+		converted[i], err = converter.ConvertNoting(object, gv.Version, func(r hub.Refusal) {
+			if refused++; refused == 1 {
+				first = visible.Line(webserver.Brief(fmt.Errorf("%s to %s", converter.Describe(object), r)))
+			}
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

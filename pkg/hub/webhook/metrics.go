@@ -13,6 +13,7 @@ type Metrics struct {
 	*webserver.Metrics
 	reviews *prometheus.CounterVec
 	objects prometheus.Counter
+	refused prometheus.Counter
 }
 
 // NewMetrics registers the metrics. It panics, as prometheus does, when they are registered already.
@@ -30,8 +31,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		objects: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "objects_total", Help: "Objects converted.",
 		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "kept_refused_total",
+			Help: "Values of annotations not put back, because the schema of the version does not allow them.",
+		}),
 	}
-	registry.MustRegister(m.reviews, m.objects)
+	registry.MustRegister(m.reviews, m.objects, m.refused)
 	return m
 }
 

@@ -1,8 +1,10 @@
 package webhook
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -329,5 +331,36 @@ func TestAnswersDoNotRepeatWhatIsLong(t *testing.T) {
 		if w := post(h, body); w.Body.Len() > 64<<10 || !strings.Contains(w.Body.String(), " ...") {
 			t.Errorf("%d: %d bytes are answered: %.300s", w.Code, w.Body.Len(), w.Body)
 		}
+	}
+}
+
+// TestRefusedValuesAreCountedAndNamed: what of an annotation is not put back is in the metrics, and in one line of the
+// log that a client cannot make long or break.
+func TestRefusedValuesAreCountedAndNamed(t *testing.T) {
+	h := handler(t)
+	var log bytes.Buffer
+	h.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	name, err := json.Marshal("a\x1b[31m\u202e" + strings.Repeat("x", 50_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := fmt.Sprintf(`{"v1":{"fields":{"metadata":{"fields":{"labels":{"fields":{%s:{"value":"no label"}}}}},`+
+		`"spec":{"fields":{"diet":{"value":"stones"}}}}}}`, name)
+	text, err := json.Marshal(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := `{"apiVersion":"restaurant.example.com/v1alpha1","kind":"Pizza","metadata":{"name":"p","labels":{"a":"b"},"annotations":{` +
+		`"conversion.kubefusion.dev/kept":` + string(text) + `}},"spec":{"size":"M"}}`
+	if r := answered(t, post(h, question("v1", forged))); r.Response.Result.Status != "Success" {
+		t.Fatal(r.Response.Result.Message)
+	}
+	if n := testutil.ToFloat64(h.Metrics.refused); n != 2 {
+		t.Errorf("%v are counted, want 2", n)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || len(got) > 10_000 ||
+		strings.ContainsAny(got, "\x1b\u202e") || !strings.Contains(got, "Pizza p to v1: metadata.labels") ||
+		!strings.Contains(got, "count=2") {
+		t.Errorf("%d bytes: %.300q", len(got), got)
 	}
 }
