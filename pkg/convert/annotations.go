@@ -147,8 +147,16 @@ func (s *speller) place(row kubever.Annotation, on carrier, at spot, written map
 	heeded, has := row.Heeded.Has(s.minor), row.Fields.Has(s.minor)
 	value, set := fieldAt(at.owner, row.Field)
 	inert := row.Form == "critical" && s.namespace != "kube-system" // the one namespace in which servers heed it
+	// Of an object without a namespace, as helm template writes them, no one knows yet. A class that it says counts in
+	// all of them.
+	class, _ := value.(string)
+	unplaced := inert && s.namespace == ""
 	switch {
-	case annotated && !heeded && inert:
+	case annotated && !heeded && unplaced && text == "" && class == "":
+		s.lose(on, at.annotation, text, fmt.Sprintf("%s does not heed the annotation; the object names no "+
+			"namespace, and in kube-system it was heeded: write %s: system-cluster-critical there", s.minor,
+			append(on.at.clone(), "spec", "priorityClassName")))
+	case annotated && !heeded && inert && !unplaced:
 		s.lose(on, at.annotation, text, fmt.Sprintf("%s does not heed the annotation, and releases before do in the "+
 			"namespace kube-system alone: here it was without effect", s.minor))
 	case annotated && !heeded && has:

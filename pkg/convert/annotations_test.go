@@ -208,18 +208,49 @@ func decoded(t *testing.T, text string) (value any) {
 // Outside of kube-system the annotation was without effect, and no class is made of it.
 func TestCriticalPodsAreThoseOfTheSystem(t *testing.T) {
 	c := newConverter(t)
-	for _, namespace := range []string{"", "shop"} {
+	for namespace, want := range map[string]string{
+		"shop": "without effect",
+		"":     "in kube-system it was heeded: write spec.priorityClassName: system-cluster-critical",
+	} {
 		in := parse(t, []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","annotations":{
 			"scheduler.alpha.kubernetes.io/critical-pod":""}},"spec":{"containers":[]}}`))
 		in.SetNamespace(namespace)
 		before := in.DeepCopy()
 		_, losses := c.Spell(in, 16)
-		if len(losses) != 1 || !strings.Contains(losses[0].Meaning, "without effect") ||
+		if len(losses) != 1 || !strings.Contains(losses[0].Meaning, want) ||
 			!reflect.DeepEqual(before.Object, in.Object) {
-			t.Errorf("in %q: %v, %v; want it as it was, with a loss", namespace, in.Object, losses)
+			t.Errorf("in %q: %v, %v; want it as it was, with a loss that says %q", namespace, in.Object, losses, want)
 		}
 	}
 }
+
+// The namespace of what helm template writes is often not there: only what depends on it is left to the reader.
+func TestCriticalPodsWithoutANamespace(t *testing.T) {
+	c := newConverter(t)
+	for _, tc := range []struct{ annotation, class, loss, at string }{
+		{"", "", "write spec.template.spec.priorityClassName: system-cluster-critical there", "spec.template."},
+		{"", "mine", "", ""}, // which counts in every namespace
+		{"true", "", "no release heeds it", "spec.template."},
+	} {
+		spec := map[string]any{"containers": []any{}}
+		if tc.class != "" {
+			spec["priorityClassName"] = tc.class
+		}
+		in := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "DaemonSet",
+			"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"template": map[string]any{"spec": spec,
+				"metadata": map[string]any{"annotations": map[string]any{criticalPod: tc.annotation}}}}}}
+		_, losses := c.Spell(in, 36)
+		switch class := spec["priorityClassName"]; {
+		case tc.class != "" && class != tc.class, tc.class == "" && class != nil:
+			t.Errorf("%+v: class %v", tc, class)
+		case tc.loss == "" && len(losses) > 0, tc.loss != "" && (len(losses) != 1 ||
+			!strings.HasSuffix(losses[0].Meaning, tc.loss) || !strings.HasPrefix(losses[0].Path, tc.at)):
+			t.Errorf("%+v: losses %v", tc, losses)
+		}
+	}
+}
+
+const criticalPod = "scheduler.alpha.kubernetes.io/critical-pod"
 
 // Nodes may have a taint by either name, or by both.
 func TestTolerationsAreOfTaintsByBothNames(t *testing.T) {
