@@ -143,8 +143,10 @@ func (v *Conversion) WriteRequired(minor kubever.Minor) (paths []string) {
 
 // KeepDefaults writes into the result what the version of In makes of absent fields and that of the result does not,
 // so that a server does what one of the version of In would do. Fields that a known minor does not have are left out.
-// paths are those of what was written, left is what cannot be written. Labels that a version copies from the pod
-// template are no loss: they take nothing from the object.
+// paths are those of what was written, left is what cannot be written: what the version of the result makes up for a
+// field that the version of In requires. Where absence is allowed there and has no default, a default of the other
+// version says nothing else. Labels that a version copies from the pod template are no loss: they take nothing from the
+// object.
 func (v *Conversion) KeepDefaults(minor kubever.Minor) (paths []string, left []Loss, err error) {
 	if v.Defaults == nil {
 		return nil, nil, nil
@@ -171,9 +173,42 @@ func (v *Conversion) KeepDefaults(minor kubever.Minor) (paths []string, left []L
 		if known != nil && !known.has(field.at) || field.text == "metadata.labels" {
 			continue
 		}
+		if (field.before == nil || field.before == "") && !v.converter.demanded(v.In.GroupVersionKind(), field.at) {
+			continue
+		}
 		left = append(left, v.Defaults.loss(field))
 	}
 	return paths, left, nil
+}
+
+// demandedUndescribed are fields that servers require of a version whose API description does not.
+var demandedUndescribed = []struct{ typeName, field, source string }{
+	{"certificates.v1.CertificateSigningRequestSpec", "usages",
+		"validateCertificateSigningRequest in pkg/apis/certificates/validation/validation.go@1.36.3"},
+	{"admissionregistration.v1.ParamRef", "parameterNotFoundAction",
+		"validateParamRef in pkg/apis/admissionregistration/validation/validation.go@1.36.3"},
+	{"admissionregistration.v1beta1.ParamRef", "parameterNotFoundAction",
+		"validateParamRef in pkg/apis/admissionregistration/validation/validation.go@1.36.3"},
+}
+
+// demanded reports whether servers of a version require a field of its objects.
+func (c *Converter) demanded(gvk schema.GroupVersionKind, at path) bool {
+	minor, ok := lastMinor(gvk)
+	if !ok {
+		return false
+	}
+	last := len(at) - 1
+	name, _ := at[last].(string)
+	of := c.shapeIn(gvk, minor).to(at[:last])
+	if of == nil {
+		return false
+	}
+	for _, row := range demandedUndescribed {
+		if row.typeName == of.typeName && row.field == name {
+			return true
+		}
+	}
+	return kubever.Required(of.typeName, name).Has(minor)
 }
 
 // having is a copy of a value without the fields that the shape does not have; all of it where there is no shape.

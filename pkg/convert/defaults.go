@@ -9,12 +9,15 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubefusion/fusionctl/internal/jsontext"
 )
@@ -210,7 +213,36 @@ func (c *Converter) setDefaults(typed runtime.Object, gvk schema.GroupVersionKin
 		}
 	}()
 	c.scheme.Default(typed)
+	defaultForgotten(typed)
 	return nil
+}
+
+// defaultForgotten fills in defaults that a version documents and that Kubernetes does not fill in: extensions/v1beta1
+// has the protocol of ports as TCP, which SetDefaults_NetworkPolicy of 1.6 to 1.36 sets in a copy of the port, and only
+// on the way in; networking.k8s.io/v1beta1 has the scope of parameters as Cluster, which SetDefaults_IngressClass
+// of 1.21 sets and 1.36, which serves it no more, does not.
+func defaultForgotten(typed runtime.Object) {
+	switch typed := typed.(type) {
+	case *extensionsv1beta1.NetworkPolicy:
+		for _, rule := range typed.Spec.Ingress {
+			defaultProtocol(rule.Ports)
+		}
+		for _, rule := range typed.Spec.Egress {
+			defaultProtocol(rule.Ports)
+		}
+	case *networkingv1beta1.IngressClass:
+		if of := typed.Spec.Parameters; of != nil && of.Scope == nil {
+			of.Scope = ptr.To(networkingv1beta1.IngressClassParametersReferenceScopeCluster)
+		}
+	}
+}
+
+func defaultProtocol(ports []extensionsv1beta1.NetworkPolicyPort) {
+	for i := range ports {
+		if ports[i].Protocol == nil {
+			ports[i].Protocol = ptr.To(corev1.ProtocolTCP)
+		}
+	}
 }
 
 // decodeLight reads what light leaves of an object that a route leads from.
