@@ -143,11 +143,11 @@ func (v *Conversion) WriteRequired(minor kubever.Minor) (paths []string) {
 
 // KeepDefaults writes into the result what the version of In makes of absent fields and that of the result does not,
 // so that a server does what one of the version of In would do. Fields that a known minor does not have are left out.
-// paths are those of what was written, left is what cannot be written: what the version of the result makes up for a
-// field that the version of In requires. Where absence is allowed there and has no default, a default of the other
-// version says nothing else. Labels that a version copies from the pod template are no loss: they take nothing from the
-// object.
-func (v *Conversion) KeepDefaults(minor kubever.Minor) (paths []string, left []Loss, err error) {
+// written are the places of what was written, names and indices; left is what cannot be written: what the version of
+// the result makes up for a field that the version of In requires. Where absence is allowed there and has no default, a
+// default of the other version says nothing else. Labels that a version copies from the pod template are no loss: they
+// take nothing from the object.
+func (v *Conversion) KeepDefaults(minor kubever.Minor) (written [][]any, left []Loss, err error) {
 	if v.Defaults == nil {
 		return nil, nil, nil
 	}
@@ -162,23 +162,23 @@ func (v *Conversion) KeepDefaults(minor kubever.Minor) (paths []string, left []L
 		}
 		if value := known.to(field.at).having(field.before); value != nil && value != "" {
 			putAt(v.Out.Object, field.at, value)
-			paths = append(paths, field.text)
+			written = append(written, field.at)
 		}
 	}
 	// What follows from absent fields follows no longer where they are written.
 	if v.Defaults, err = v.converter.Differing(v.In, v.Out); v.Defaults == nil {
-		return paths, nil, err
+		return written, nil, err
 	}
 	for _, field := range v.Defaults.fields {
 		if known != nil && !known.has(field.at) || field.text == "metadata.labels" {
 			continue
 		}
-		if (field.before == nil || field.before == "") && !v.converter.demanded(v.In.GroupVersionKind(), field.at) {
+		if (field.before == nil || field.before == "") && !v.converter.Requires(v.In.GroupVersionKind(), field.at, 0) {
 			continue
 		}
 		left = append(left, v.Defaults.loss(field))
 	}
-	return paths, left, nil
+	return written, left, nil
 }
 
 // demandedUndescribed are fields that servers require of a version whose API description does not.
@@ -191,16 +191,16 @@ var demandedUndescribed = []struct{ typeName, field, source string }{
 		"validateParamRef in pkg/apis/admissionregistration/validation/validation.go@1.36.3"},
 }
 
-// demanded reports whether servers of a version require a field of its objects.
-func (c *Converter) demanded(gvk schema.GroupVersionKind, at path) bool {
-	minor, ok := lastMinor(gvk)
-	if !ok {
-		return false
+// Requires reports whether servers of a minor require a field of what it is in; those of the last one that has the
+// kind where the minor is not known. at are names and indices.
+func (c *Converter) Requires(gvk schema.GroupVersionKind, at []any, minor kubever.Minor) bool {
+	if !minor.Known() {
+		minor, _ = lastMinor(gvk)
 	}
 	last := len(at) - 1
-	name, _ := at[last].(string)
+	name, ok := at[last].(string)
 	of := c.shapeIn(gvk, minor).to(at[:last])
-	if of == nil {
+	if of == nil || !ok {
 		return false
 	}
 	for _, row := range demandedUndescribed {

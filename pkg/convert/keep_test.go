@@ -57,7 +57,7 @@ func (s *specimens) reduce(chance *rand.Rand, of map[string]any, gvk schema.Grou
 		switch value := of[name].(type) {
 		case map[string]any:
 			s.reduce(chance, value, gvk, here)
-			if chance.Intn(5) == 0 && !s.c.demanded(gvk, here) {
+			if chance.Intn(5) == 0 && !s.c.Requires(gvk, here, 0) {
 				delete(of, name)
 			}
 		case []any:
@@ -66,11 +66,11 @@ func (s *specimens) reduce(chance *rand.Rand, of map[string]any, gvk schema.Grou
 					s.reduce(chance, fields, gvk, append(slices.Clone(here), i))
 				}
 			}
-			if chance.Intn(5) == 0 && !s.c.demanded(gvk, here) {
+			if chance.Intn(5) == 0 && !s.c.Requires(gvk, here, 0) {
 				delete(of, name)
 			}
 		default:
-			if chance.Intn(2) == 0 && !s.c.demanded(gvk, here) && (len(at) > 0 || !isKindField(name)) {
+			if chance.Intn(2) == 0 && !s.c.Requires(gvk, here, 0) && (len(at) > 0 || !isKindField(name)) {
 				delete(of, name)
 			}
 		}

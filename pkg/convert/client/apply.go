@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/yamltext"
@@ -103,9 +105,13 @@ func (c *call) outgoingPart(part map[string]any) (map[string]any, *http.Response
 			if response == nil {
 				return current, err
 			}
-			if slices.Contains([]int{http.StatusNotFound, http.StatusForbidden}, response.StatusCode) {
+			switch response.StatusCode {
+			case http.StatusNotFound:
 				response.Body.Close()
 				return nil, nil
+			case http.StatusForbidden:
+				response.Body.Close()
+				return nil, ErrUnreadable
 			}
 			refused = response
 			return nil, errRefused
@@ -122,6 +128,9 @@ func (c *call) outgoingPart(part map[string]any) (map[string]any, *http.Response
 
 var errRefused = errors.New("the object cannot be read")
 
+// ErrUnreadable is for Part.Current of an object that may not be read, and may be there or not.
+var ErrUnreadable = errors.New("the object may not be read")
+
 // Part says how what a program applies by server-side apply becomes what the server merges, which has the kind in
 // another version.
 type Part struct {
@@ -131,8 +140,8 @@ type Part struct {
 	To        schema.GroupVersionKind
 	// Manager and Subresource are those of the request.
 	Manager, Subresource string
-	// Current reads the object as the server has it. Nil without an error where there is none, and where it may not be
-	// read: an apply may create it all the same.
+	// Current reads the object as the server has it. Nil without an error where there is none. ErrUnreadable where it
+	// may not be read: it may be there, and an apply may create it.
 	Current func() (map[string]any, error)
 }
 
@@ -155,11 +164,7 @@ func (p *Part) Convert(part map[string]any) (out map[string]any, losses []conver
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, path := range written {
-			if !strings.Contains(path, "[") { // within a list that is applied as a whole
-				implied = append(implied, strings.Split(path, "."))
-			}
-		}
+		implied = append(implied, written...)
 	}
 	if err := p.imply(out, implied); err != nil {
 		return nil, nil, err
@@ -172,26 +177,140 @@ func (p *Part) unfaithful(format string, args ...any) error {
 }
 
 // imply leaves in what is applied the fields that the program does not say, and that the asked version implies or the
-// server's requires, where the object is to be created. The manager owns them then, so that of an object that is there
-// they stay as they are: with the manager that owns them, and out of what is applied otherwise.
-func (p *Part) imply(out map[string]any, implied [][]string) error {
+// server's requires, where the object is to be created, or the element of a list. The manager owns them then, so that
+// of an object that is there they stay as they are: with the manager that owns them, and out of what is applied
+// otherwise. Where it is not known whether the object is there only what the server's version requires is left, without
+// which it could not be created.
+func (p *Part) imply(out map[string]any, implied [][]any) error {
 	if len(implied) == 0 {
 		return nil
 	}
 	current, err := p.Current()
-	if current == nil || err != nil {
+	unread := errors.Is(err, ErrUnreadable)
+	if !unread && (current == nil || err != nil) {
 		return err
+	}
+	var lists strategicpatch.LookupPatchMeta
+	if typed, err := scheme.Scheme.New(p.To); err == nil {
+		if of, err := strategicpatch.NewPatchMetaFromStruct(typed); err == nil {
+			lists = of
+		}
 	}
 	owned := p.owned(current)
 	for _, at := range implied {
-		removeWithin(out, at)
-		value, found := lookUp(current, at)
-		if _, owns := lookUp(owned, fieldsOf(at)); !owns || !found {
+		if unread && p.Converter.Requires(p.To, at, p.Server.Minor) {
 			continue
 		}
-		if err := unstructured.SetNestedField(out, runtime.DeepCopyJSONValue(value), at...); err != nil {
+		if err := p.withdraw(beside{out, current, owned, lists, unread}, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beside is a part of what is applied beside that of the object that the server has, and what the manager owns of it.
+type beside struct {
+	out, current, owned map[string]any
+
+	lists  strategicpatch.LookupPatchMeta // which lists are merged, element by element; nil for none
+	unread bool                           // what the server has is not known
+}
+
+// withdraw takes an implied field out of what is applied, or puts what the manager owns in its place. What is in a list
+// that is applied as a whole stays, and what is in an element that is to be added.
+func (p *Part) withdraw(b beside, at []any) error {
+	names, rest := namesOf(at)
+	if len(rest) == 0 {
+		removeWithin(b.out, names)
+		value, found := lookUp(b.current, names)
+		if _, owns := lookUp(b.owned, fieldsOf(names)); !owns || !found {
+			return nil
+		}
+		if err := unstructured.SetNestedField(b.out, runtime.DeepCopyJSONValue(value), names...); err != nil {
 			return fmt.Errorf("%s: %w", p.Request, err)
 		}
+		return nil
+	}
+	key, inner := mergedBy(b.lists, names)
+	list, _ := lookUp(b.out, names)
+	elements, _ := list.([]any)
+	index, _ := rest[0].(int)
+	if key == "" || index >= len(elements) {
+		return nil
+	}
+	element, _ := elements[index].(map[string]any)
+	within := beside{out: element, lists: inner, unread: b.unread}
+	if element == nil {
+		return nil
+	}
+	if !b.unread {
+		there, _ := lookUp(b.current, names)
+		if within.current = elementBy(there, key, element[key]); within.current == nil {
+			return nil
+		}
+		owned, _ := lookUp(b.owned, fieldsOf(names))
+		within.owned = ownedBy(owned, key, element[key])
+	}
+	return p.withdraw(within, rest[1:])
+}
+
+// namesOf are the names of a path before the first index, and the rest.
+func namesOf(at []any) (names []string, rest []any) {
+	for i, step := range at {
+		name, ok := step.(string)
+		if !ok {
+			return names, at[i:]
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// mergedBy is the key by which server-side apply merges the elements of a list, and what is known of those; "" for a
+// list that is applied as a whole.
+func mergedBy(lists strategicpatch.LookupPatchMeta, names []string) (string, strategicpatch.LookupPatchMeta) {
+	for i, name := range names {
+		if lists == nil {
+			return "", nil
+		}
+		if i == len(names)-1 {
+			inner, list, err := lists.LookupPatchMetadataForSlice(name)
+			if err != nil || !slices.Contains(list.GetPatchStrategies(), "merge") {
+				return "", nil
+			}
+			return list.GetPatchMergeKey(), inner
+		}
+		inner, _, err := lists.LookupPatchMetadataForStruct(name)
+		if err != nil {
+			return "", nil
+		}
+		lists = inner
+	}
+	return "", nil
+}
+
+// elementBy is the element of a list with a value of its key; nil for none.
+func elementBy(list any, key string, value any) map[string]any {
+	elements, _ := list.([]any)
+	for _, element := range elements {
+		if fields, ok := element.(map[string]any); ok && reflect.DeepEqual(fields[key], value) {
+			return fields
+		}
+	}
+	return nil
+}
+
+// ownedBy is what managedFields say of such an element.
+func ownedBy(list any, key string, value any) map[string]any {
+	elements, _ := list.(map[string]any)
+	for name, fields := range elements {
+		text, ok := strings.CutPrefix(name, "k:")
+		var keys map[string]any
+		if !ok || utiljson.Unmarshal([]byte(text), &keys) != nil || !reflect.DeepEqual(keys[key], value) {
+			continue
+		}
+		owned, _ := fields.(map[string]any)
+		return owned
 	}
 	return nil
 }
@@ -238,7 +357,7 @@ const limitMoved = 1000
 // or of which something follows that no field says: server-side apply merges field by field, and the manager would own
 // what it did not say. Empty values that Go writes of its own accord are taken out. implied is where the asked version
 // says something by saying nothing.
-func (p *Part) fieldByField(part, out map[string]any) (implied [][]string, err error) {
+func (p *Part) fieldByField(part, out map[string]any) (implied [][]any, err error) {
 	before, after := map[string]field{}, map[string]field{}
 	if names := limitNames; !fieldsIn(part, nil, before, &names) || !fieldsIn(out, nil, after, &names) {
 		return nil, p.unfaithful("server-side apply: the paths of all fields have more than %d names", limitNames)
@@ -298,7 +417,11 @@ func (p *Part) fieldByField(part, out map[string]any) (implied [][]string, err e
 			unstructured.RemoveNestedField(out, f.at...)
 		case explained[key] && !f.keeps():
 		case !explained[key] && f.in(nothing, key):
-			implied = append(implied, f.at)
+			at := make([]any, len(f.at))
+			for i, name := range f.at {
+				at[i] = name
+			}
+			implied = append(implied, at)
 		default:
 			return nil, p.unmerged(f, field{at: []string{"the apply patch"}})
 		}

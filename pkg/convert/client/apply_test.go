@@ -159,6 +159,87 @@ func TestApplyTakesNoFieldOfOthers(t *testing.T) {
 	}
 }
 
+// Whether the object is there is not known without permission to get it: nothing is taken from other managers, and what
+// the server's version requires is said.
+func TestApplyWithoutGetAddsWhatIsRequiredAlone(t *testing.T) {
+	asked := schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "deployments"}
+	for part, want := range map[string]map[string]any{
+		`"replicas":3`: {"replicas": 3.0},
+		podsOfA: {"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
+			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
+				"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}}}},
+	} {
+		f := newFakeServer(t, 36)
+		f.put("/apis/apps/v1/namespaces/shop/deployments/web",
+			strings.ReplaceAll(webText, "apps/v1beta1", "apps/v1"))
+		f.forbid = "GET"
+		got, err := f.applied(t, asked, types.ApplyYAMLPatchType,
+			`{"apiVersion":"extensions/v1beta1","kind":"Deployment","spec":{`+part+`}}`, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got["spec"]); diff != "" {
+			t.Errorf("applied %s (-want +sent):\n%s", part, diff)
+		}
+	}
+}
+
+// Of the elements of a list that are there, too, defaults are left to those that own them. Those that are added have
+// the defaults of the asked version.
+func TestApplyTakesNoFieldOfOthersInLists(t *testing.T) {
+	hooks := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1",
+		Resource: "validatingwebhookconfigurations"}
+	const ignore = `"failurePolicy":"Ignore","matchPolicy":"Exact","timeoutSeconds":30`
+	for name, tc := range map[string]struct {
+		there, owner, want string
+		forbidden          bool
+	}{
+		"of another manager":       {"a.b.c", "other", ``, false},
+		"of the manager":           {"a.b.c", "ci", `"failurePolicy":"Fail"`, false},
+		"beside one that is there": {"d.e.f", "other", ignore, false},
+		"there is none":            {"", "", ignore, false},
+		"it may not be read":       {"a.b.c", "other", ``, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeServer(t, 36)
+			hook := strings.ReplaceAll(hookOfA, "a.b.c", tc.there) + `,"failurePolicy":"Fail"`
+			if tc.there != "" {
+				f.put("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/web",
+					`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{
+					"name":"web","managedFields":[{"manager":"`+tc.owner+`","operation":"Apply","fieldsType":"FieldsV1",
+					"fieldsV1":{"f:webhooks":{"k:{\"name\":\"`+tc.there+`\"}":{".":{},"f:failurePolicy":{},"f:name":{}}}}}]},
+					"webhooks":[{`+hook+`}]}`)
+			}
+			if tc.forbidden {
+				f.forbid = "GET"
+			}
+			client, err := dynamic.NewForConfig(f.config(Options{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			force := true
+			answer, err := client.Resource(hooks).Patch(t.Context(), "web", types.ApplyYAMLPatchType, []byte(
+				`{"apiVersion":"admissionregistration.k8s.io/v1beta1","kind":"ValidatingWebhookConfiguration","webhooks":[{`+
+					hookOfA+`}]}`), metav1.PatchOptions{FieldManager: "ci", Force: &force})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want map[string]any
+			if err := json.Unmarshal([]byte("{"+strings.Trim(hookOfA+","+tc.want, ",")+"}"), &want); err != nil {
+				t.Fatal(err)
+			}
+			var sent map[string]any // the answer is what was applied
+			text, _ := json.Marshal(answer.Object["webhooks"].([]any)[0])
+			if err := json.Unmarshal(text, &sent); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, sent); diff != "" {
+				t.Errorf("(-want +sent):\n%s", diff)
+			}
+		})
+	}
+}
+
 // What the server's version cannot say, or not of a part of an object, is refused, and nothing is sent.
 func TestApplyRefuses(t *testing.T) {
 	var loss *LossError

@@ -367,8 +367,10 @@ func (w *wrapped) outgoingPart(
 			served := &unstructured.Unstructured{}
 			served.SetGroupVersionKind(answer.As)
 			switch err := w.Client.Get(ctx, key, served); {
-			case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+			case apierrors.IsNotFound(err):
 				return nil, nil
+			case apierrors.IsForbidden(err):
+				return nil, client.ErrUnreadable
 			case err != nil:
 				return nil, err
 			}
