@@ -151,27 +151,66 @@ func TestAbsentFieldsMeanWhatTheAskedVersionSays(t *testing.T) {
 	}
 }
 
-// A definition of v1beta1 keeps unknown fields where it says nothing. Servers of v1 refuse what says so, and the client
-// does not say something else instead.
+// A definition of v1beta1 keeps unknown fields where it says nothing. Servers of v1 refuse to create one that says so:
+// its schemas do, and those of an update, too, over one that the server has from before.
 func TestDefinitionsThatKeepUnknownFieldsSaySo(t *testing.T) {
-	f := newFakeServer(t, 36)
-	client, err := dynamic.NewForConfig(f.config(Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1beta1",
-		Resource: "customresourcedefinitions"})
-	var u unstructured.Unstructured
-	if err := u.UnmarshalJSON([]byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition",` +
-		`"metadata":{"name":"web"},"spec":{` + namesOfA + `,"version":"v1"}}`)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := definitions.Create(t.Context(), &u, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	stored := f.at("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/web")
-	if keeps, _, _ := unstructured.NestedBool(stored, "spec", "preserveUnknownFields"); !keeps {
-		t.Errorf("stored %v, want spec.preserveUnknownFields", stored)
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/web"
+	const keeps = "x-kubernetes-preserve-unknown-fields"
+	for name, tc := range map[string]struct{ schema, want string }{
+		"no schema": {``, `{"type":"object","` + keeps + `":true}`},
+		"a schema": {`,"validation":{"openAPIV3Schema":{"type":"object","properties":{"metadata":{"type":"object"},
+			"spec":{"type":"object","properties":{"a":{"type":"array","items":{"type":"object","properties":{"b":{"type":
+			"string"}}}},"m":{"type":"object","additionalProperties":{"type":"object"}}}}}}}`,
+			`{"type":"object","` + keeps + `":true,"properties":{"metadata":{"type":"object"},"spec":{"type":"object","` +
+				keeps + `":true,"properties":{"a":{"type":"array","items":{"type":"object","` + keeps + `":true,
+				"properties":{"b":{"type":"string"}}}},"m":{"type":"object","additionalProperties":{"type":"object","` +
+				keeps + `":true}}}}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeServer(t, 36)
+			client, err := dynamic.NewForConfig(f.config(Options{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io",
+				Version: "v1beta1", Resource: "customresourcedefinitions"})
+			var u unstructured.Unstructured
+			if err := u.UnmarshalJSON([]byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":` +
+				`"CustomResourceDefinition","metadata":{"name":"web"},"spec":{` + namesOfA + `,"version":"v1"` + tc.schema +
+				`}}`)); err != nil {
+				t.Fatal(err)
+			}
+			check := func(what string) {
+				t.Helper()
+				spec := f.at(path)["spec"].(map[string]any)
+				if spec[`preserveUnknownFields`] != nil && spec["preserveUnknownFields"] != false {
+					t.Errorf("%s: stored %v, which servers refuse", what, spec)
+				}
+				var want any
+				if err := json.Unmarshal([]byte(tc.want), &want); err != nil {
+					t.Fatal(err)
+				}
+				version := spec["versions"].([]any)[0].(map[string]any)
+				if diff := cmp.Diff(want, version["schema"].(map[string]any)["openAPIV3Schema"]); diff != "" {
+					t.Errorf("%s (-want +stored):\n%s", what, diff)
+				}
+			}
+			if _, err := definitions.Create(t.Context(), &u, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			check("create")
+			if _, err := definitions.Update(t.Context(), &u, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			check("update")
+			f.put(path, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":
+				"web"},"spec":{`+namesOfA+`,"preserveUnknownFields":true,"versions":[{"name":"v1","served":true,"storage":
+				true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
+			if _, err := definitions.Update(t.Context(), &u, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			check("update of one that says true")
+		})
 	}
 }
 

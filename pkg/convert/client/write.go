@@ -58,6 +58,7 @@ func Outgoing(c *convert.Converter, object map[string]any, to schema.GroupVersio
 	if err != nil {
 		return nil, nil, err
 	}
+	conversion.SayKept()
 	out := conversion.Out.Object
 	return out, slices.Concat(conversion.Losses, left, knownFields.unknown(out, to, server)), nil
 }
