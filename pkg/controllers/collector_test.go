@@ -222,7 +222,7 @@ func TestCustomKindsOfBothSidesWaitForBothSides(t *testing.T) {
 			w.put("", "pods", "demo", "one", w.put(modern, "gadgets", "demo", "gadget"))
 			w.see(t.Context(), m)
 			forget(m)
-			m.graph.remove("uid-2") // no watch has seen the owner
+			unsee(m.graph, "uid-2") // no watch has seen the owner
 			w.refuse = test.refuse
 			for _, uid := range m.graph.suspects() {
 				_ = c.process(t.Context(), uid)
@@ -268,7 +268,7 @@ func TestWrongServersAreNotBelieved(t *testing.T) {
 	w.see(t.Context(), m)
 	m.clients[modern] = m.clients[legacy] // both kubeconfigs lead to the legacy server
 	forget(m)
-	m.graph.remove("uid-2")
+	unsee(m.graph, "uid-2")
 	if err := c.process(t.Context(), "uid-3"); !errors.Is(err, discovery.ErrWrongServer) {
 		t.Errorf("process = %v, want %v", err, discovery.ErrWrongServer)
 	}
@@ -461,7 +461,7 @@ func TestNothingIsDeletedWhileAnOwnerExists(t *testing.T) {
 				case 5:
 					for _, ref := range refs { // a watch that lags, or hears of a deletion too much
 						if random.IntN(8) == 0 {
-							m.graph.remove(ref.UID)
+							unsee(m.graph, ref.UID)
 						}
 					}
 					for _, uid := range m.graph.suspects() {
@@ -595,7 +595,7 @@ func TestWhatIsHeldOfAServerIsBounded(t *testing.T) {
 	if g.size() != 100 || len(g.incomplete()) != 1 {
 		t.Errorf("%d objects of one resource are kept, want 100; incomplete are %q, want it", g.size(), g.incomplete())
 	}
-	g.remove("7")
+	g.remove(&podCollection.resource, "7")
 	g.observe(&podCollection.resource, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "later"}})
 	g.observe(&other, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "another"}})
 	if g.size() != 101 || g.node("later") == nil || g.node("another") == nil {

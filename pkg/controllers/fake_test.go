@@ -155,6 +155,13 @@ func (w *world) see(ctx context.Context, m *manager) {
 	}
 }
 
+// unsee takes an object out of the graph, as its watch does when it is deleted.
+func unsee(g *graph, uid types.UID) {
+	if n := g.node(uid); n != nil {
+		g.remove(n.resource, uid)
+	}
+}
+
 // in is the store in which a side keeps a resource.
 func (w *world) in(side pair.Side, resource string) store {
 	if resource == "pods" || resource == "namespaces" {

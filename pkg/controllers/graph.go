@@ -8,6 +8,7 @@ import (
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -25,8 +26,8 @@ type node struct {
 
 // owner is as much of an owner reference as the graph needs.
 type owner struct {
-	uid      types.UID
-	blocking bool
+	uid                  types.UID
+	blocking, controller bool
 }
 
 // deletesDependents: the object is being deleted and waits for its dependents.
@@ -39,26 +40,29 @@ type graph struct {
 	dependents map[types.UID]map[*node]struct{} // by the owner's UID, whether the owner is a node or not
 	owners     map[resource]int                 // nodes that have dependents
 	objects    map[resource]int                 // nodes
-	ending     map[string]bool                  // namespaces that are being deleted, or were
-	expected   map[types.UID]bool               // nodes that this process is deleting
-	left       map[types.UID]string             // kinds of owners that went with their resource, not by a deletion
-	limit      int                              // of the objects of each resource
-	beyond     map[resource]bool                // resources of which objects were not kept, because of limit
-	now        func() time.Time
+	// copies are further objects of a node's UID, each of another resource, the one last heard of at the end: while
+	// objects are handed over both sides have them, and an extension API server may give its objects any UID.
+	copies   map[types.UID][]*node
+	ending   map[string]bool      // namespaces that are being deleted, or were
+	expected map[types.UID]bool   // nodes that this process is deleting
+	left     map[types.UID]string // kinds of owners that went with their resource, not by a deletion
+	limit    int                  // of the objects of each resource
+	beyond   map[resource]bool    // resources of which objects were not kept, because of limit
+	now      func() time.Time
 
 	// attend receives the UID of each object that is to be processed. It is called without the lock.
 	attend func(types.UID)
-	// vanished receives owners that are gone without having been deleted with a finalizer, and how many of their kind
-	// are left on their side. It is called with the lock, and must not call the graph.
-	vanished func(r *resource, left int)
+	// vanished receives owners that are gone without having been deleted with a finalizer, with their namespaces, and
+	// how many of their kind are left on their side. It is called with the lock, and must not call the graph.
+	vanished func(r *resource, namespace string, left int)
 }
 
 func newGraph(now func() time.Time, attend func(types.UID)) *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, owners: map[resource]int{},
-		objects: map[resource]int{}, ending: map[string]bool{}, expected: map[types.UID]bool{},
-		left: map[types.UID]string{}, limit: limitObjects, beyond: map[resource]bool{}, now: now, attend: attend,
-		vanished: func(*resource, int) {},
+		objects: map[resource]int{}, copies: map[types.UID][]*node{}, ending: map[string]bool{},
+		expected: map[types.UID]bool{}, left: map[types.UID]string{}, limit: limitObjects, beyond: map[resource]bool{}, now: now,
+		attend: attend, vanished: func(*resource, string, int) {},
 	}
 }
 
@@ -74,7 +78,8 @@ func nodeOf(r *resource, o *metav1.PartialObjectMetadata, now time.Time) *node {
 		for i, ref := range o.OwnerReferences {
 			// The same bytes as the owner's own: a UID of a hundred thousand references is kept once.
 			n.owners[i] = owner{uid: types.UID(unique.Make(string(ref.UID)).Value()),
-				blocking: ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion}
+				blocking:   ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion,
+				controller: ref.Controller != nil && *ref.Controller}
 		}
 	}
 	return n
@@ -110,13 +115,19 @@ func (g *graph) incomplete() []string {
 // put replaces a node and lists what is to be processed.
 func (g *graph) put(n *node) (attention []types.UID) {
 	old := g.nodes[n.uid]
-	if old == nil && g.objects[*n.resource] >= g.limit {
+	other := old != nil && old.resource != n.resource
+	g.uncopy(n.uid, n.resource)
+	if (old == nil || other) && g.objects[*n.resource] >= g.limit {
 		g.beyond[*n.resource] = true
 		return nil
 	}
 	g.objects[*n.resource]++
-	if old != nil {
+	if other {
+		g.copies[n.uid] = append(g.copies[n.uid], old)
+	} else if old != nil {
 		g.objects[*old.resource]--
+	}
+	if old != nil {
 		g.unlink(old)
 		g.countOwner(old, -1)
 		if slices.Equal(old.owners, n.owners) {
@@ -179,25 +190,29 @@ func (g *graph) expect(uid types.UID, goes bool) {
 	}
 }
 
-// remove removes an object that was deleted.
-func (g *graph) remove(uid types.UID) {
+// remove removes an object of a resource that was deleted.
+func (g *graph) remove(r *resource, uid types.UID) {
 	g.mutex.Lock()
-	attention := g.drop(uid)
+	attention := g.drop(r, uid)
 	g.mutex.Unlock()
 	for _, uid := range attention {
 		g.attend(uid)
 	}
 }
 
-func (g *graph) drop(uid types.UID) (attention []types.UID) {
+func (g *graph) drop(r *resource, uid types.UID) (attention []types.UID) {
 	n := g.nodes[uid]
-	if n == nil {
+	if n == nil || n.resource != r {
+		g.uncopy(uid, r)
 		return nil
+	}
+	if attention, found := g.copyInstead(n); found {
+		return attention
 	}
 	g.take(n)
 	announced := n.deleting || g.expected[uid] || n.resource.namespaced && g.ending[n.namespace.Value()]
-	if delete(g.expected, uid); len(g.dependents[uid]) > 0 && !announced {
-		g.vanished(n.resource, g.owners[*n.resource])
+	if delete(g.expected, uid); len(g.dependents[uid]) > 0 && !announced && !g.ordinary(n) {
+		g.vanished(n.resource, n.namespace.Value(), g.owners[*n.resource])
 	}
 	for dependent := range g.dependents[uid] {
 		attention = append(attention, dependent.uid)
@@ -208,6 +223,68 @@ func (g *graph) drop(uid types.UID) (attention []types.UID) {
 		}
 	}
 	return attention
+}
+
+// ordinary are owners that Kubernetes' own controllers delete many of in ordinary operation, with nothing that
+// announces it: no finalizer, no deletionTimestamp before. Others do not belong here. A deployment controller deletes
+// replica sets without pods, which own nothing; a TTL controller deletes jobs in the foreground; and pods with volumes or
+// claims of their own have a deletionTimestamp first.
+var ordinary = []struct {
+	owner, controller schema.GroupResource
+	source            string
+}{
+	{schema.GroupResource{Group: "batch", Resource: "jobs"}, schema.GroupResource{Group: "batch", Resource: "cronjobs"},
+		"pkg/controller/cronjob, removeOldestJobs: beyond successfulJobsHistoryLimit (3) and failedJobsHistoryLimit (1), " +
+			"with propagation Background; read in 1.15.12 and 1.36.3"},
+}
+
+// ordinary reports whether an owner that is gone may be one of those: its controller is there, on its side, and has
+// others left. A store that forgot them all, or all that a side has, does not look like that.
+func (g *graph) ordinary(n *node) bool {
+	return slices.ContainsFunc(n.owners, func(o owner) bool {
+		by := g.nodes[o.uid]
+		if !o.controller || by == nil || by.resource.side != n.resource.side || by.namespace != n.namespace {
+			return false
+		}
+		for _, row := range ordinary {
+			if row.owner != n.resource.GroupResource() || row.controller != by.resource.GroupResource() {
+				continue
+			}
+			for left := range g.dependents[o.uid] {
+				if left.resource == n.resource {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// uncopy forgets a copy.
+func (g *graph) uncopy(uid types.UID, r *resource) {
+	copies := g.copies[uid]
+	i := slices.IndexFunc(copies, func(n *node) bool { return n.resource == r })
+	if i < 0 {
+		return
+	}
+	g.objects[*r]--
+	if copies = slices.Delete(copies, i, i+1); len(copies) == 0 {
+		delete(g.copies, uid)
+		return
+	}
+	g.copies[uid] = copies
+}
+
+// copyInstead puts a copy in the place of a node that is gone.
+func (g *graph) copyInstead(n *node) (attention []types.UID, found bool) {
+	copies := g.copies[n.uid]
+	if len(copies) == 0 {
+		return nil, false
+	}
+	delete(g.expected, n.uid)
+	attention = g.put(copies[len(copies)-1])
+	g.uncopy(n.uid, n.resource)
+	return attention, true
 }
 
 // take takes a node out.
@@ -223,9 +300,15 @@ func (g *graph) take(n *node) {
 func (g *graph) leave(r *resource) (owners int) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
+	for uid := range g.copies {
+		g.uncopy(uid, r)
+	}
 	for uid, n := range g.nodes {
 		if n.resource != r {
 			continue
+		}
+		if _, found := g.copyInstead(n); found {
+			continue // the scan finds what that changes
 		}
 		g.take(n)
 		if delete(g.expected, uid); len(g.dependents[uid]) > 0 {
@@ -284,9 +367,14 @@ func (g *graph) replace(r *resource, objects iter.Seq[*metav1.PartialObjectMetad
 		listed[o.UID] = struct{}{}
 		attention = append(attention, g.put(nodeOf(r, o, now))...)
 	}
+	for uid := range g.copies {
+		if _, there := listed[uid]; !there {
+			g.uncopy(uid, r)
+		}
+	}
 	for uid, n := range g.nodes {
 		if _, there := listed[uid]; !there && n.resource == r {
-			attention = append(attention, g.drop(uid)...)
+			attention = append(attention, g.drop(r, uid)...)
 		}
 	}
 	g.mutex.Unlock()

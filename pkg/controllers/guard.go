@@ -189,9 +189,9 @@ func (g *guard) say() {
 }
 
 // vanished counts an owner that is gone, of whose kind so many are left on its side.
-func (g *guard) vanished(r *resource, left int) {
+func (g *guard) vanished(r *resource, namespace string, left int) {
 	g.mutex.Lock()
-	why := g.vanishings.Add(fmt.Sprintf("%s of the %s side", r, r.side), left, g.now())
+	why := g.vanishings.Add(fmt.Sprintf("%s of the %s side", r, r.side), namespace, left, g.now())
 	g.mutex.Unlock()
 	if why != "" {
 		g.stop(why)

@@ -428,7 +428,7 @@ func TestOwnersThatAWatchStillHasAreInDoubt(t *testing.T) {
 	if err := c.process(t.Context(), types.UID("uid-3")); err == nil || len(w.deletions) > 0 {
 		t.Errorf("process = %v, deleted %q; want a doubt", err, w.deletions)
 	}
-	m.graph.remove(ref.UID)
+	unsee(m.graph, ref.UID)
 	if err := c.process(t.Context(), types.UID("uid-3")); err != nil || len(w.deletions) != 1 {
 		t.Errorf("process = %v, deleted %q; want the pod to go", err, w.deletions)
 	}

@@ -94,7 +94,7 @@ func TestHostileServersNeverDelete(t *testing.T) {
 				if err := c.guard.since(t.Context(), c.now()); err != nil {
 					t.Fatal(err)
 				}
-				m.graph.remove(ref.UID)
+				unsee(m.graph, ref.UID)
 				forget(m)
 				w.refuse = func(side pair.Side, r *http.Request) int {
 					return code(test.lies == nil && side == modern && r.URL.Path == test.at, withoutBoth)

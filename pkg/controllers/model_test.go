@@ -270,7 +270,7 @@ func (m *model) forget() {
 		return
 	}
 	uid := m.refs[len(m.refs)-1-m.random.IntN(min(len(m.refs), 60))].UID
-	m.manager.graph.remove(uid)
+	unsee(m.manager.graph, uid)
 	if at, made := m.made[uid]; made {
 		m.changed(at.side, at.resource, at.name)
 	}

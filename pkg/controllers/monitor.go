@@ -22,6 +22,7 @@ type monitor struct {
 	resource resource
 	graph    *graph
 	synced   atomic.Bool
+	ended    atomic.Bool                                       // what its watch still brings is not kept
 	told     func(r resource, o *metav1.PartialObjectMetadata) // receives every object
 	cancel   context.CancelFunc
 }
@@ -71,6 +72,9 @@ func (m *monitor) Add(object any) error {
 		return fmt.Errorf("controllers: internal error: a watch of %s returned a %T", m.resource, object)
 	}
 	m.graph.observe(&m.resource, o)
+	if m.ended.Load() {
+		m.graph.leave(&m.resource)
+	}
 	m.told(m.resource, o)
 	return nil
 }
@@ -82,7 +86,7 @@ func (m *monitor) Delete(object any) error {
 	if !ok {
 		return fmt.Errorf("controllers: internal error: a watch of %s returned a %T", m.resource, object)
 	}
-	m.graph.remove(o.UID)
+	m.graph.remove(&m.resource, o.UID)
 	return nil
 }
 
@@ -95,6 +99,9 @@ func (m *monitor) Replace(objects []any, _ string) error {
 		}
 	}
 	m.graph.replace(&m.resource, all)
+	if m.ended.Load() {
+		m.graph.leave(&m.resource)
+	}
 	for o := range iter.Seq[*metav1.PartialObjectMetadata](all) {
 		m.told(m.resource, o)
 	}
@@ -147,6 +154,7 @@ func (m *monitors) sync(ctx context.Context) error {
 			continue // a group whose discovery failed is not known to be absent
 		}
 		monitor.cancel()
+		monitor.ended.Store(true) // an event may be on its way, and no other watch would bring its deletion
 		delete(m.running, r)
 		m.cluster.metrics.unsynced.DeleteLabelValues(string(r.side), r.String())
 		owners := m.graph.leave(&monitor.resource)

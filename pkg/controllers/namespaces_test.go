@@ -388,7 +388,7 @@ func TestTheNextLeaderActsWhenTheFirstHasStopped(t *testing.T) {
 		}
 		acts(t, second)
 		w.drop(modern, "replicasets", "demo", "set")
-		second.current().graph.remove(set.UID) // as a watch would say
+		unsee(second.current().graph, set.UID) // as a watch would say
 		eventually(t, "the second collects", func() bool { return !w.has("", "pods", "demo", "one") })
 		if err := stopSecond(); err != nil {
 			t.Errorf("the second ends with %v", err)

@@ -49,7 +49,7 @@ func TestStartingServersAreNotBelieved(t *testing.T) {
 		w.put("", "pods", "demo", "one", ref)
 		w.see(t.Context(), m)
 		return func(t *testing.T) {
-			m.graph.remove(ref.UID) // as if its watch had ended with the server
+			unsee(m.graph, ref.UID) // as if its watch had ended with the server
 			for _, uid := range m.graph.suspects() {
 				_ = c.process(t.Context(), uid)
 			}
@@ -119,7 +119,7 @@ func TestKindsSettleSinceTheyVanished(t *testing.T) {
 	now := settling(c, m)
 	w.put("", "pods", "demo", "one", w.put(modern, "widgets", "demo", "gone"))
 	w.see(t.Context(), m)
-	m.graph.remove("uid-2")
+	unsee(m.graph, "uid-2")
 	w.drop(modern, "widgets", "demo", "gone")
 	step := func(after time.Duration, deleted bool) {
 		t.Helper()
@@ -194,7 +194,7 @@ func TestOwnersThatAnObjectWasGivenSinceAreAskedAbout(t *testing.T) {
 	one, two := w.put("", "pods", "demo", "one", first), w.put("", "pods", "demo", "two", other)
 	w.see(t.Context(), m)
 	for _, owner := range []metav1.OwnerReference{first, other} {
-		m.graph.remove(owner.UID)
+		unsee(m.graph, owner.UID)
 		w.drop(modern, "gadgets", "demo", owner.Name)
 	}
 	*now = now.Add(time.Hour)

@@ -87,7 +87,7 @@ func TestOwnersOfEveryVersionStay(t *testing.T) {
 			pod := w.put("", "pods", "demo", "one", ref)
 			w.see(t.Context(), m)
 			w.defineIn(c, modern, at, ref.Kind)
-			m.graph.remove(ref.UID) // the watch of its version has ended
+			unsee(m.graph, ref.UID) // the watch of its version has ended
 			if err := c.process(t.Context(), pod.UID); err != nil || len(w.deletions) > 0 {
 				t.Errorf("process = %v, deleted %q; want the pod to stay, whose owner is there", err, w.deletions)
 			}

@@ -206,7 +206,7 @@ func (r *run) rewriteObject(ctx context.Context, version string, p *pass, o Obje
 	case errors.Is(err, ErrGone):
 		p.gone++
 		alive := int(p.rewritten + p.unchanged + p.others + p.fresh)
-		if why := r.gone.Add(r.plan.Resource.Name, alive, r.Now()); why != "" {
+		if why := r.gone.Add(r.plan.Resource.Name, o.Namespace, alive, r.Now()); why != "" {
 			return fmt.Errorf("%w: %s", ErrOtherStore, why)
 		}
 	case errors.Is(err, ErrUnreachable), ctx.Err() != nil:

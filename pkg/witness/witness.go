@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -110,28 +111,63 @@ type Limit struct {
 // Vanishings counts owners that vanish, by kind.
 type Vanishings struct {
 	Limit Limit
-	times map[string][]time.Time
+	gone  map[string][]vanishing
 }
 
-// Add notes that an owner of the kind is gone, of which so many are left. It says what is wrong when too many are; ""
-// when not.
-func (v *Vanishings) Add(kind string, left int, now time.Time) string {
-	if v.times == nil {
-		v.times = map[string][]time.Time{}
+// vanishing is one owner that is gone.
+type vanishing struct {
+	at        time.Time
+	namespace string
+}
+
+// Add notes that an owner of the kind, in a namespace or in none, is gone, of which so many are left. It says what is
+// wrong when too many are, and in which namespaces they were; "" when not.
+func (v *Vanishings) Add(kind, namespace string, left int, now time.Time) string {
+	if v.gone == nil {
+		v.gone = map[string][]vanishing{}
 	}
-	old, _ := slices.BinarySearchFunc(v.times[kind], now.Add(-v.Limit.Within), func(at, limit time.Time) int {
-		return cmp.Or(at.Compare(limit), -1) // what is as old as the limit is too old
+	old, _ := slices.BinarySearchFunc(v.gone[kind], now.Add(-v.Limit.Within), func(was vanishing, limit time.Time) int {
+		return cmp.Or(was.at.Compare(limit), -1) // what is as old as the limit is too old
 	})
-	recent := append(v.times[kind][old:], now)
-	v.times[kind] = recent
+	recent := append(v.gone[kind][old:], vanishing{now, namespace})
+	v.gone[kind] = recent
 	if all := len(recent) + left; len(recent) >= v.Limit.Least && 100*len(recent) > v.Limit.Share*all {
-		return fmt.Sprintf("%d of %d %s that own something vanished within %s", len(recent), all, kind, v.Limit.Within)
+		return fmt.Sprintf("%d of %d %s that own something vanished within %s%s", len(recent), all, kind,
+			v.Limit.Within, namespacesOf(recent))
 	}
 	return ""
 }
 
+// mostNamespaces is how many namespaces a reason names.
+const mostNamespaces = 5
+
+// namespacesOf says in which namespaces owners vanished, those with the most of them first. A person sees whether it is
+// one tenant's doing.
+func namespacesOf(gone []vanishing) string {
+	count := map[string]int{}
+	for _, was := range gone {
+		if was.namespace != "" {
+			count[was.namespace]++
+		}
+	}
+	if len(count) == 0 {
+		return ""
+	}
+	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	var said []string
+	for _, name := range names[:min(len(names), mostNamespaces)] {
+		said = append(said, fmt.Sprintf("%d in namespace %.63q", count[name], name))
+	}
+	if more := len(names) - len(said); more > 0 {
+		said = append(said, fmt.Sprintf("and others in %d more", more))
+	}
+	return ": " + strings.Join(said, ", ")
+}
+
 // Forget begins anew.
-func (v *Vanishings) Forget() { v.times = nil }
+func (v *Vanishings) Forget() { v.gone = nil }
 
 // Memory is what is remembered of the stores of a pair.
 type Memory struct {

@@ -1,6 +1,7 @@
 package witness_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -105,11 +106,43 @@ func TestVanishings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v, got := witness.Vanishings{Limit: limit}, false
 			for i := range test.gone {
-				got = v.Add("sets", test.of-i-1, start.Add(time.Duration(i)*test.every)) != "" || got
-				v.Add("others", 1000, start.Add(time.Duration(i)*test.every))
+				got = v.Add("sets", "", test.of-i-1, start.Add(time.Duration(i)*test.every)) != "" || got
+				v.Add("others", "", 1000, start.Add(time.Duration(i)*test.every))
 			}
 			if got != test.want {
 				t.Errorf("%d of %d: too many = %t, want %t", test.gone, test.of, got, test.want)
+			}
+		})
+	}
+}
+
+// TestVanishingsNameNamespaces: a person sees whether a stop is one tenant's doing, however many namespaces there are
+// and whatever an extension API server says that they are called.
+func TestVanishingsNameNamespaces(t *testing.T) {
+	limit := witness.Limit{Share: 20, Least: 10, Within: time.Minute}
+	for name, test := range map[string]struct {
+		namespace func(i int) string
+		want      string
+	}{
+		"one tenant": {func(int) string { return "dev" }, `10 of 10 sets that own something vanished within 1m0s: ` +
+			`10 in namespace "dev"`},
+		"two": {func(i int) string { return []string{"prod", "dev", "dev"}[i%3] },
+			`10 of 10 sets that own something vanished within 1m0s: 6 in namespace "dev", 4 in namespace "prod"`},
+		"many": {func(i int) string { return fmt.Sprint("n", i) }, `10 of 10 sets that own something vanished within ` +
+			`1m0s: 1 in namespace "n0", 1 in namespace "n1", 1 in namespace "n2", 1 in namespace "n3", ` +
+			`1 in namespace "n4", and others in 5 more`},
+		"in none": {func(int) string { return "" }, `10 of 10 sets that own something vanished within 1m0s`},
+		"a long name": {func(int) string { return strings.Repeat("<\n", 5000) },
+			`10 of 10 sets that own something vanished within 1m0s: 10 in namespace "` +
+				strings.Repeat(`<\n`, 31) + `<"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, got := witness.Vanishings{Limit: limit}, ""
+			for i := range 10 {
+				got = v.Add("sets", test.namespace(i), 9-i, start)
+			}
+			if got != test.want {
+				t.Errorf("Add = %s\nwant %s", got, test.want)
 			}
 		})
 	}
