@@ -159,11 +159,15 @@ func (c *catalogs) recent(ctx context.Context) (*catalog, error) {
 	return c.ask(ctx, time.Time{})
 }
 
-// served reports whether the side served a kind when it was last asked, or was not asked yet. It decides nothing.
-func (c *catalogs) served(groups []string, kind string) bool {
+// lastOf are the resources of a kind that the side served when it was last asked, or why they are not known; asked is
+// false when it was not asked yet. It decides nothing.
+func (c *catalogs) lastOf(groups []string, kind string) (of []resource, asked bool, err error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	return c.last == nil || len(c.last.ofKind(groups, kind)) > 0
+	if c.last == nil {
+		return nil, false, nil
+	}
+	return c.last.ofKind(groups, kind), true, c.last.failure(groups...)
 }
 
 // forget drops the cache, for a new term.

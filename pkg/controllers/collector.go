@@ -46,13 +46,20 @@ func (c *collector) process(ctx context.Context, uid types.UID) error {
 	if n == nil {
 		return nil
 	}
-	if n.deleting && n.orphan || len(n.owners) > fewOwners {
+	if c.graph.costs(n) {
 		namespace := n.namespace.Value()
-		if !c.costly.begin(namespace) {
+		switch goes, waits := c.costly.begin(namespace, uid); {
+		case waits:
+			return nil // the end of the one before it queues it
+		case !goes:
 			c.queue.AddAfter(uid, costlyAgain)
 			return nil
 		}
-		defer c.costly.end(namespace)
+		defer func() {
+			if next, found := c.costly.end(namespace, c.graph.node); found {
+				c.queue.Add(next)
+			}
+		}()
 	}
 	switch {
 	case n.deleting && n.orphan:
@@ -64,41 +71,63 @@ func (c *collector) process(ctx context.Context, uid types.UID) error {
 	}
 }
 
-// costly are objects that take hundreds of requests: their dependents are listed, or many owners looked for. Any client
-// makes thousands of them, so that those of one namespace are processed one after the other, and some workers are left
-// for all that is not costly.
+// costly are objects that take many requests, or some at every scan: their dependents are listed, or owners are looked
+// for that no watch has seen. Any client makes thousands of them, so that those of one namespace are processed one
+// after the other, and some workers are left for all that is not costly.
 type costly struct {
 	limit int // of namespaces at a time
 
-	mutex sync.Mutex
-	of    map[string]bool // the namespaces
+	mutex   sync.Mutex
+	of      map[string]bool        // the namespaces
+	waiting map[string][]types.UID // objects that found another one of their namespace, in their order
+	waits   map[types.UID]bool     // those of them that were not processed since
 }
 
 const (
 	// fewOwners is how many owners an object has that is not costly.
 	fewOwners = 8
-	// costlyAgain is how soon an object is processed again that found another one of its namespace.
+	// costlyAgain is how soon an object is processed again that found too many other namespaces.
 	costlyAgain = 500 * time.Millisecond
 )
 
-// begin reports whether an object of the namespace may be processed now; end is called then.
-func (c *costly) begin(namespace string) bool {
+// begin reports whether an object of the namespace may be processed now, end is called then; or whether it waits for
+// the end of another one.
+func (c *costly) begin(namespace string, uid types.UID) (goes, waits bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.of[namespace] || len(c.of) >= c.limit {
-		return false
-	}
 	if c.of == nil {
-		c.of = map[string]bool{}
+		c.of, c.waiting, c.waits = map[string]bool{}, map[string][]types.UID{}, map[types.UID]bool{}
 	}
+	switch {
+	case c.of[namespace] && c.waits[uid]:
+		return false, true
+	case c.of[namespace]:
+		c.waiting[namespace], c.waits[uid] = append(c.waiting[namespace], uid), true
+		return false, true
+	case len(c.of) >= c.limit:
+		return false, false
+	}
+	delete(c.waits, uid)
 	c.of[namespace] = true
-	return true
+	return true, false
 }
 
-func (c *costly) end(namespace string) {
+// end returns the next object of the namespace that waits and is there. Should that one vanish before it is processed,
+// the scan of the graph queues those behind it.
+func (c *costly) end(namespace string, node func(types.UID) *node) (next types.UID, found bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	delete(c.of, namespace)
+	waiting := c.waiting[namespace]
+	for len(waiting) > 0 && !found {
+		next, waiting = waiting[0], waiting[1:]
+		found = c.waits[next] && node(next) != nil
+		delete(c.waits, next)
+	}
+	if c.waiting[namespace] = waiting; len(waiting) == 0 {
+		delete(c.waiting, namespace)
+	}
+	return next, found
 }
 
 // live reads a node's object again. nil without an error: it was deleted, or another one has its name.
@@ -138,7 +167,7 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	s := subject{owners: o.OwnerReferences, states: make([]ownerState, len(o.OwnerReferences)),
 		finalizers: o.Finalizers}
 	var why error
-	for _, i := range c.unservedFirst(o.OwnerReferences) {
+	for _, i := range c.undecidedFirst(o.OwnerReferences, o.Namespace) {
 		ref := o.OwnerReferences[i]
 		if s.states[i], why = c.find(ctx, ref, o.Namespace, seen); why != nil {
 			why = fmt.Errorf("looking up %s %q, the owner of %s: %w", ref.Kind, ref.Name,
@@ -155,6 +184,9 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 		}
 	}
 	v := judge(s)
+	if v.action == doubt || v.action == keep {
+		c.graph.linger(n.uid)
+	}
 	switch v.action {
 	case doubt:
 		c.metrics.doubts.Inc()
@@ -175,24 +207,41 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	return nil
 }
 
-// unservedFirst are the indices of references in the order in which they are looked up: first those of kinds that no
-// side serves. They leave the object undecided and cost no request, as often as the graph is scanned.
-func (c *collector) unservedFirst(refs []metav1.OwnerReference) []int {
+// undecidedFirst are the indices of references in the order in which they are looked up: first those that are known to
+// be undecided, as far as that is. They leave the object undecided and cost no request, as often as the graph is
+// scanned.
+func (c *collector) undecidedFirst(refs []metav1.OwnerReference, namespace string) []int {
 	var first, others []int
 	for i := range refs {
-		gv, err := schema.ParseGroupVersion(refs[i].APIVersion)
-		kind := gv.WithKind(refs[i].Kind).GroupKind()
-		groups := c.layout.groups(kind)
-		unserved := err != nil || !slices.ContainsFunc(pair.Sides(), func(side pair.Side) bool {
-			return c.catalogs[side].served(groups, kind.Kind)
-		})
-		if unserved && c.graph.node(refs[i].UID) == nil {
+		if c.graph.node(refs[i].UID) == nil && c.undecided(refs[i], namespace) {
 			first = append(first, i)
 		} else {
 			others = append(others, i)
 		}
 	}
 	return append(first, others...)
+}
+
+// undecided reports whether a reference cannot be looked up, by what is known without a request: no side serves its
+// kind, a side cannot be read or listed there, or no object can have its name. It decides nothing.
+func (c *collector) undecided(ref metav1.OwnerReference, namespace string) bool {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil || lockResource.Object(LockNamespace, ref.Name).Err() != nil {
+		return true
+	}
+	kind := gv.WithKind(ref.Kind).GroupKind()
+	groups := c.layout.groups(kind)
+	served := false
+	for _, side := range pair.Sides() {
+		resources, asked, err := c.catalogs[side].lastOf(groups, kind.Kind)
+		if err != nil || slices.ContainsFunc(resources, func(r resource) bool {
+			return !r.can("get") || r.namespaced && namespace == ""
+		}) {
+			return true
+		}
+		served = served || !asked || len(resources) > 0
+	}
+	return !served
 }
 
 // lasting reports whether a retry is of no use: no side serves the kind, or no object can have the name.

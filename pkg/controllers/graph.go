@@ -42,13 +42,14 @@ type graph struct {
 	objects    map[resource]int                 // nodes
 	// copies are further objects of a node's UID, each of another resource, the one last heard of at the end: while
 	// objects are handed over both sides have them, and an extension API server may give its objects any UID.
-	copies   map[types.UID][]*node
-	ending   map[string]bool      // namespaces that are being deleted, or were
-	expected map[types.UID]bool   // nodes that this process is deleting
-	left     map[types.UID]string // kinds of owners that went with their resource, not by a deletion
-	limit    int                  // of the objects of each resource
-	beyond   map[resource]bool    // resources of which objects were not kept, because of limit
-	now      func() time.Time
+	copies    map[types.UID][]*node
+	ending    map[string]bool      // namespaces that are being deleted, or were
+	expected  map[types.UID]bool   // nodes that this process is deleting
+	left      map[types.UID]string // kinds of owners that went with their resource, not by a deletion
+	lingering map[types.UID]bool   // suspects that were processed and stayed as they were
+	limit     int                  // of the objects of each resource
+	beyond    map[resource]bool    // resources of which objects were not kept, because of limit
+	now       func() time.Time
 
 	// attend receives the UID of each object that is to be processed. It is called without the lock.
 	attend func(types.UID)
@@ -61,8 +62,9 @@ func newGraph(now func() time.Time, attend func(types.UID)) *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, owners: map[resource]int{},
 		objects: map[resource]int{}, copies: map[types.UID][]*node{}, ending: map[string]bool{},
-		expected: map[types.UID]bool{}, left: map[types.UID]string{}, limit: limitObjects, beyond: map[resource]bool{}, now: now,
-		attend: attend, vanished: func(*resource, string, int) {},
+		expected: map[types.UID]bool{}, left: map[types.UID]string{}, lingering: map[types.UID]bool{},
+		limit: limitObjects, beyond: map[resource]bool{}, now: now, attend: attend,
+		vanished: func(*resource, string, int) {},
 	}
 }
 
@@ -149,8 +151,17 @@ func (g *graph) put(n *node) (attention []types.UID) {
 		}
 		g.dependents[o.uid][n] = struct{}{}
 	}
-	if n.deleting && (n.orphan || n.foreground) || g.suspect(n) {
+	suspect := g.suspect(n)
+	if n.deleting && (n.orphan || n.foreground) || suspect {
 		attention = append(attention, n.uid)
+	}
+	if !suspect {
+		delete(g.lingering, n.uid)
+	}
+	if old == nil && len(g.lingering) > 0 { // what waited for this owner to be seen does not any more
+		for dependent := range g.dependents[n.uid] {
+			delete(g.lingering, dependent.uid)
+		}
 	}
 	if old != nil && !slices.Equal(old.owners, n.owners) { // an owner that waited for this object may be free
 		stays := make(map[owner]bool, len(n.owners)) // a client may name twenty thousand
@@ -172,6 +183,35 @@ func (g *graph) suspect(n *node) bool {
 		seen := g.nodes[o.uid]
 		return seen == nil || seen.deletesDependents()
 	})
+}
+
+// linger notes that an object was processed and stays as it is. While an owner of it is unseen, each scan has it
+// processed again.
+func (g *graph) linger(uid types.UID) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if n := g.nodes[uid]; n != nil && g.suspect(n) {
+		g.lingering[uid] = true
+	}
+}
+
+// fewUnseen is how many owners an object has that no watch has seen, and is not costly: garbage has one or two.
+const fewUnseen = 2
+
+// costs reports whether more is read to process an object than to process garbage, or again and again.
+func (g *graph) costs(n *node) bool {
+	if n.deleting && n.orphan || len(n.owners) > fewOwners {
+		return true
+	}
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	unseen := 0
+	for _, o := range n.owners {
+		if g.nodes[o.uid] == nil {
+			unseen++
+		}
+	}
+	return unseen > fewUnseen || g.lingering[n.uid]
 }
 
 // countOwner counts a node that has dependents.
@@ -227,14 +267,14 @@ func (g *graph) drop(r *resource, uid types.UID) (attention []types.UID) {
 
 // ordinary are owners that Kubernetes' own controllers delete many of in ordinary operation, with nothing that
 // announces it: no finalizer, no deletionTimestamp before. Others do not belong here. A deployment controller deletes
-// replica sets without pods, which own nothing; a TTL controller deletes jobs in the foreground; and pods with volumes or
-// claims of their own have a deletionTimestamp first.
+// replica sets without pods, which own nothing; a TTL controller deletes jobs in the foreground; and pods with volumes
+// or claims of their own have a deletionTimestamp first.
 var ordinary = []struct {
 	owner, controller schema.GroupResource
 	source            string
 }{
 	{schema.GroupResource{Group: "batch", Resource: "jobs"}, schema.GroupResource{Group: "batch", Resource: "cronjobs"},
-		"pkg/controller/cronjob, removeOldestJobs: beyond successfulJobsHistoryLimit (3) and failedJobsHistoryLimit (1), " +
+		"pkg/controller/cronjob, removeOldestJobs: beyond successfulJobsHistoryLimit and failedJobsHistoryLimit, " +
 			"with propagation Background; read in 1.15.12 and 1.36.3"},
 }
 
@@ -293,6 +333,7 @@ func (g *graph) take(n *node) {
 	g.countOwner(n, -1)
 	g.objects[*n.resource]--
 	delete(g.nodes, n.uid)
+	delete(g.lingering, n.uid)
 }
 
 // leave takes out the objects of a resource that its side does not serve any more, or is watched in another version

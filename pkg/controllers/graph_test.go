@@ -51,7 +51,7 @@ func TestThousandsOfOwnersThatChange(t *testing.T) {
 // TestHandedOverOwnersAreNotCounted: while objects are handed over both sides have them, with one UID. The deletion of
 // one side's is not that of the other's, whichever was heard of last.
 func TestHandedOverOwnersAreNotCounted(t *testing.T) {
-	for name, again := range map[string]bool{"as they were": false, "the originals change after they were copied": true} {
+	for name, again := range map[string]bool{"as they were": false, "the originals change after the copies": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			c, m := w.collector(Options{})
