@@ -32,6 +32,8 @@ type collector struct {
 	costly costly
 	// unlisted are the resources that could not be listed: any of their objects could be a dependent.
 	unlisted func() []string
+	// unsynced are the resources of a kind, of those that catalogs have, whose watches have not brought all objects.
+	unsynced func(of []*catalog, groups []string, kind string) []string
 }
 
 // errUnserved: no side serves an owner's kind, so that its objects are not known to be absent.
@@ -39,6 +41,9 @@ var errUnserved = errors.New("no side serves its kind")
 
 // errWatched: a side's read and watch disagree about an object.
 var errWatched = errors.New("read and watch of the side disagree")
+
+// errUnseen: no watch has brought an owner, and it may be on its way.
+var errUnseen = errors.New("no watch has brought it yet")
 
 // process decides about one object. An error requeues it.
 func (c *collector) process(ctx context.Context, uid types.UID) error {
@@ -190,6 +195,10 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	switch v.action {
 	case doubt:
 		c.metrics.doubts.Inc()
+		if errors.Is(why, errUnseen) {
+			c.queue.AddAfter(n.uid, c.settle)
+			return nil
+		}
 		if lasting(why) {
 			c.log.Debug("kept", "object", n.resource.describe(o.Namespace, o.Name), "err", why)
 			return nil // the next scan of the graph queues it
@@ -387,11 +396,37 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 				"any more: %w", side, errUnserved)
 		}
 	}
+	if err := c.elsewhere(ref, groups, believed, seen); err != nil {
+		return ownerState{}, err
+	}
 	if err := c.guard.since(ctx, c.now()); err != nil {
 		return ownerState{}, err
 	}
+	if known := c.graph.node(ref.UID); known != nil {
+		return ownerState{}, fmt.Errorf("its watch has brought %s meanwhile: %w",
+			known.resource.describe(known.namespace.Value(), known.name), errWatched)
+	}
 	c.absent.add(ref, namespace, era)
 	return ownerState{seen: owner.Sight()}, nil
+}
+
+// elsewhere makes sure that an owner that is not where a reference says is nowhere else, under another name or in
+// another namespace: a watch would have brought it. Errors: the objects of its kind are not known; errUnseen.
+func (c *collector) elsewhere(ref metav1.OwnerReference, groups []string, believed map[pair.Side]*catalog,
+	seen time.Time) error {
+	both := []*catalog{believed[pair.Legacy], believed[pair.Modern]}
+	if waiting := c.unsynced(both, groups, ref.Kind); len(waiting) > 0 {
+		return fmt.Errorf("%s could not be listed yet, and the owner may be in another namespace or have another name",
+			strings.Join(waiting, ", "))
+	}
+	if was := c.graph.wentAs(ref.UID); was != nil && was.kind == ref.Kind && slices.Contains(groups, was.Group) {
+		return nil
+	}
+	if known := c.now().Sub(seen); known < c.settle {
+		return fmt.Errorf("%s %q is not where the reference says, which is known for %s: %w", ref.Kind, ref.Name,
+			known.Round(time.Millisecond), errUnseen)
+	}
+	return nil
 }
 
 // names reports whether a reference in an object of a namespace is to an object of this name, and of this kind in any
@@ -447,6 +482,9 @@ func (c *collector) releaseDependents(ctx context.Context, n *node) error {
 		return err
 	}
 	dependents, err := c.listDependents(ctx, n.uid, o.Namespace)
+	if err == nil {
+		dependents, err = c.dependentsElsewhere(ctx, n, dependents)
+	}
 	if err != nil {
 		return fmt.Errorf("orphaning the dependents of %s: %w", n.resource.describe(o.Namespace, o.Name), err)
 	}
@@ -472,12 +510,23 @@ func (c *collector) releaseDependents(ctx context.Context, n *node) error {
 // errOther: an object has the UID of another one.
 var errOther = errors.New("another object has its UID")
 
-// mayRelease makes sure that what the references of the dependents name is the owner, or nothing: an extension API
-// server, or one side, may give its objects the UID of another one, and say that this is to be orphaned.
+// mayRelease makes sure that what the references of the dependents name, and what watches have brought of the owner's
+// UID, is the owner, or nothing: an extension API server, or one side, may give its objects the UID of another one, and
+// say that this is to be orphaned.
 func (c *collector) mayRelease(ctx context.Context, n *node, dependents []located) error {
 	legacy, modern, err := c.freshCatalogs(ctx, time.Time{})
 	if err != nil {
 		return err
+	}
+	for _, other := range c.graph.copiesOf(n.uid) {
+		o, err := c.live(ctx, other)
+		if err != nil {
+			return err
+		}
+		if o != nil && !orphans(o) {
+			return fmt.Errorf("%s on the %s side orphans nothing: %w", other.resource.describe(o.Namespace, o.Name),
+				other.resource.side, errOther)
+		}
 	}
 	read := map[memoryKey]bool{}
 	for _, d := range dependents {
@@ -503,8 +552,7 @@ func (c *collector) mayRelease(ctx context.Context, n *node, dependents []locate
 				case errors.Is(err, discovery.ErrNotFound), errors.Is(err, discovery.ErrInvalidPath):
 				case err != nil:
 					return err
-				case o.UID == ref.UID && (o.DeletionTimestamp == nil ||
-					!slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents)):
+				case o.UID == ref.UID && !orphans(o):
 					return fmt.Errorf("%s on the %s side, the owner of %s, orphans nothing: %w",
 						r.describe(namespace, ref.Name), r.side, d.resource.describe(d.object.Namespace, d.object.Name),
 						errOther)
@@ -513,6 +561,11 @@ func (c *collector) mayRelease(ctx context.Context, n *node, dependents []locate
 		}
 	}
 	return nil
+}
+
+// orphans reports whether the object is being deleted and releases its dependents.
+func orphans(o *metav1.PartialObjectMetadata) bool {
+	return o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
 type located struct {
@@ -558,6 +611,28 @@ func (c *collector) listDependents(ctx context.Context, uid types.UID, namespace
 		})
 	}
 	return found, group.Wait()
+}
+
+// dependentsElsewhere adds to the dependents of an owner those that watches have brought of other namespaces.
+func (c *collector) dependentsElsewhere(ctx context.Context, n *node, dependents []located) ([]located, error) {
+	if n.namespace.Value() == "" {
+		return dependents, nil // they were listed everywhere
+	}
+	for _, dependent := range c.graph.dependentsOf(n.uid) {
+		if dependent.namespace == n.namespace {
+			continue
+		}
+		o, err := c.live(ctx, dependent)
+		if err != nil {
+			return nil, err
+		}
+		if o != nil && slices.ContainsFunc(o.OwnerReferences, func(ref metav1.OwnerReference) bool {
+			return ref.UID == n.uid
+		}) {
+			dependents = append(dependents, located{*dependent.resource, o})
+		}
+	}
+	return dependents, nil
 }
 
 func (c *collector) removeFinalizer(ctx context.Context, n *node, o *metav1.PartialObjectMetadata, finalizer,

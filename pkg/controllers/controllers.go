@@ -101,6 +101,7 @@ func newManager(c *cluster, o Options) *manager {
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, time.Minute))}
 	m.monitors = &monitors{cluster: c, graph: m.graph, told: m.told, running: map[resource]*monitor{}}
+	m.collector.unsynced = m.monitors.unsyncedOf
 	m.collector.unlisted = func() []string { return append(m.monitors.unsynced(), m.graph.incomplete()...) }
 	if c.sharesNamespaces() {
 		m.namespaces = &namespaces{cluster: c, graph: m.graph, deleteOrphans: o.DeleteOrphans,

@@ -43,12 +43,13 @@ type graph struct {
 	// copies are further objects of a node's UID, each of another resource, the one last heard of at the end: while
 	// objects are handed over both sides have them, and an extension API server may give its objects any UID.
 	copies    map[types.UID][]*node
-	ending    map[string]bool      // namespaces that are being deleted, or were
-	expected  map[types.UID]bool   // nodes that this process is deleting
-	left      map[types.UID]string // kinds of owners that went with their resource, not by a deletion
-	lingering map[types.UID]bool   // suspects that were processed and stayed as they were
-	limit     int                  // of the objects of each resource
-	beyond    map[resource]bool    // resources of which objects were not kept, because of limit
+	ending    map[string]bool         // namespaces that are being deleted, or were
+	expected  map[types.UID]bool      // nodes that this process is deleting
+	left      map[types.UID]string    // kinds of owners that went with their resource, not by a deletion
+	went      map[types.UID]*resource // owners that were deleted, as a watch brought it, and are referred to still
+	lingering map[types.UID]bool      // suspects that were processed and stayed as they were
+	limit     int                     // of the objects of each resource
+	beyond    map[resource]bool       // resources of which objects were not kept, because of limit
 	now       func() time.Time
 
 	// attend receives the UID of each object that is to be processed. It is called without the lock.
@@ -62,8 +63,8 @@ func newGraph(now func() time.Time, attend func(types.UID)) *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, owners: map[resource]int{},
 		objects: map[resource]int{}, copies: map[types.UID][]*node{}, ending: map[string]bool{},
-		expected: map[types.UID]bool{}, left: map[types.UID]string{}, lingering: map[types.UID]bool{},
-		limit: limitObjects, beyond: map[resource]bool{}, now: now, attend: attend,
+		expected: map[types.UID]bool{}, left: map[types.UID]string{}, went: map[types.UID]*resource{},
+		lingering: map[types.UID]bool{}, limit: limitObjects, beyond: map[resource]bool{}, now: now, attend: attend,
 		vanished: func(*resource, string, int) {},
 	}
 }
@@ -138,6 +139,7 @@ func (g *graph) put(n *node) (attention []types.UID) {
 	}
 	g.nodes[n.uid] = n
 	delete(g.left, n.uid)
+	delete(g.went, n.uid)
 	g.countOwner(n, 1)
 	if isNamespace(*n.resource) {
 		g.ending[n.name] = n.deleting
@@ -256,6 +258,7 @@ func (g *graph) drop(r *resource, uid types.UID) (attention []types.UID) {
 	}
 	for dependent := range g.dependents[uid] {
 		attention = append(attention, dependent.uid)
+		g.went[uid] = n.resource
 	}
 	for _, o := range n.owners {
 		if waiting := g.nodes[o.uid]; waiting != nil && waiting.deletesDependents() {
@@ -379,6 +382,13 @@ func (g *graph) leftAs(uid types.UID) string {
 	return g.left[uid]
 }
 
+// wentAs is the resource of an owner that was deleted, as its watch brought it; nil for one that no watch has brought.
+func (g *graph) wentAs(uid types.UID) *resource {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.went[uid]
+}
+
 // owning is how many objects of a resource own something.
 func (g *graph) owning(r resource) int {
 	g.mutex.Lock()
@@ -393,6 +403,7 @@ func (g *graph) unlink(n *node) {
 		}
 		delete(g.dependents, o.uid)
 		delete(g.left, o.uid)
+		delete(g.went, o.uid)
 		if owner := g.nodes[o.uid]; owner != nil {
 			g.owners[*owner.resource]--
 		}
@@ -429,6 +440,13 @@ func (g *graph) node(uid types.UID) *node {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	return g.nodes[uid]
+}
+
+// copiesOf are the objects of a UID that are not its node.
+func (g *graph) copiesOf(uid types.UID) []*node {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return slices.Clone(g.copies[uid])
 }
 
 // dependentsOf lists the objects that refer to the owner.

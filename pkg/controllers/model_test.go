@@ -60,6 +60,7 @@ func TestModel(t *testing.T) {
 	t.Logf("%d requests, %d objects made, %d deleted meanwhile and %d at the end; faults %v; %d doubts",
 		m.requests.Load(), m.uids,
 		during, len(m.deletions)-during, m.faulted, m.doubts)
+	t.Logf("%d owners were misnamed", len(m.misnamed))
 	if len(left) > 0 {
 		t.Errorf("nobody owns %q any more", left)
 	}
@@ -85,7 +86,9 @@ type model struct {
 	faults    map[pair.Side]fault
 	requests  atomic.Int64
 	made      map[types.UID]made
-	seen      map[place]*stored // what watches have been told, or will be
+	seen      map[place]*stored  // what watches have been told, or will be
+	misnamed  map[types.UID]bool // owners that a reference calls by another name
+	denied    map[types.UID]bool // owners of whose deletion a watch has told although there was none
 	doubts    int
 	faulted   map[string]int
 }
@@ -113,6 +116,7 @@ type place struct {
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{world: newWorld(t), random: rand.New(rand.NewPCG(seed, 2)), seed: seed, faults: map[pair.Side]fault{},
 		faulted: map[string]int{}, seen: map[place]*stored{}, made: map[types.UID]made{},
+		misnamed: map[types.UID]bool{}, denied: map[types.UID]bool{},
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	m.collector, m.manager = m.world.collector(Options{})
 	clock := func() time.Time { return m.now }
@@ -193,7 +197,12 @@ func (m *model) make() {
 	var owners []metav1.OwnerReference
 	for range min(m.random.IntN(3), len(m.refs)) {
 		recent := min(len(m.refs), 30)
-		owners = append(owners, m.refs[len(m.refs)-1-m.random.IntN(recent)])
+		owner := m.refs[len(m.refs)-1-m.random.IntN(recent)]
+		if m.random.IntN(8) == 0 && m.manager.graph.node(owner.UID) != nil && !m.denied[owner.UID] {
+			// As from another namespace: only the UID says which owner it is, and a watch has brought that one.
+			owner.Name, m.misnamed[owner.UID] = "misnamed", true
+		}
+		owners = append(owners, owner)
 	}
 	ref := m.put(at.side, at.resource, "demo", name, owners...)
 	m.made[ref.UID] = made{at.side, at.resource, name}
@@ -270,6 +279,10 @@ func (m *model) forget() {
 		return
 	}
 	uid := m.refs[len(m.refs)-1-m.random.IntN(min(len(m.refs), 60))].UID
+	if m.misnamed[uid] {
+		return // by its name it is nowhere
+	}
+	m.denied[uid] = true
 	unsee(m.manager.graph, uid)
 	if at, made := m.made[uid]; made {
 		m.changed(at.side, at.resource, at.name)
@@ -294,9 +307,11 @@ func (m *model) sync() {
 		m.mutex.Unlock()
 		if !served.has(r.GroupResource()) {
 			m.manager.graph.leave(&monitor.resource)
+			monitor.synced.Store(false) // the watch that begins has to list
 			continue
 		}
 		m.manager.graph.replace(&monitor.resource, slices.Values(list))
+		monitor.synced.Store(true)
 	}
 }
 

@@ -256,3 +256,34 @@ func (m *monitors) unsynced() []string {
 	defer m.mutex.Unlock()
 	return m.report()
 }
+
+// unsyncedOf are the resources of a kind, of those that catalogs have, whose objects watches are to bring and have not
+// brought all. What cannot be watched is not among them.
+func (m *monitors) unsyncedOf(of []*catalog, groups []string, kind string) (waiting []string) {
+	is := func(r resource) bool { return r.kind == kind && slices.Contains(groups, r.Group) }
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	synced, other := map[pair.Side]bool{}, map[pair.Side]bool{}
+	for r, monitor := range m.running {
+		if is(r) && monitor.synced.Load() {
+			synced[r.side] = true
+		} else if is(r) {
+			other[r.side] = true
+		}
+	}
+	for _, c := range of {
+		for _, r := range c.resources {
+			if !is(r) || !r.can("get", "list", "watch", "delete") || isEvent(r.GroupResource()) {
+				continue
+			}
+			known := synced[r.side] && !other[r.side]
+			if m.cluster.layout.home(r.GroupResource()) != "" { // watched through one side, whichever it is
+				known = len(synced) > 0 && len(other) == 0
+			}
+			if !known {
+				waiting = append(waiting, fmt.Sprintf("%s on the %s side", r, r.side))
+			}
+		}
+	}
+	return waiting
+}
