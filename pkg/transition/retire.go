@@ -173,15 +173,20 @@ func (b *builder) rolesAlone() {
 		Roles: all}}}})
 }
 
-// rolesDecide looks once more at what comes into force with roles, in the moment before they decide: since they were
-// copied, the modern API server has taken what clients wrote, for as long as it took to stop the legacy side.
+// rolesDecide stops the modern API servers, all of them before one starts that authorizes by roles: the others would
+// go on to take what clients write by a policy. With the last one it looks once more at what comes into force, as long
+// as that serves, so that a person can delete it there, and again when none does. Both belong to one step: what was
+// agreed to before is not asked once more with the API gone, and a step that is killed in between looks again.
 func (b *builder) rolesDecide() {
 	if !b.retires() {
 		return
 	}
+	for _, c := range slices.Backward(b.changed(server(pair.Modern))) { // last on the first host: the roles are of its
+		b.stopOne(Modern, c.was, true) // policies
+	}
 	_, all := b.aloneRoles(func(policy.Grant) bool { return true }, probeGrants()...)
-	b.add(Step{Phase: Modern, Host: b.to.Plan.Hosts[0].Name, Title: "nothing comes into force with roles that a " +
-		"person has not seen", Do: &Action{Kind: RunChecks, Before: []Check{{Kind: NoneWakes, Roles: all}}}})
+	look, last := Check{Kind: NoneWakes, Roles: all}, b.steps[len(b.steps)-1].Do
+	last.Before, last.After = append(last.Before, look), append(last.After, look)
 }
 
 // aloneRoles are the roles as FROM has them, and those with a part of its policy, and more.

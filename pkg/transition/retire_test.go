@@ -119,13 +119,6 @@ func TestTheLegacySideEndsBeforeOthersActForIt(t *testing.T) {
 		cleared := position(t, &tr, "clears endpoints", kind(ClearEndpoints))
 		wakes := check(NoneWakes, 0)
 		server := position(t, &tr, "starts the modern API server", starts("kube-apiserver-modern"))
-		decide := slices.IndexFunc(tr.Steps, func(s Step) bool { // in the same step, or before it
-			return s.Phase == Modern && s.Do != nil && s.Do.Kind != RunChecks
-		})
-		if decide != wakes+1 {
-			t.Errorf("%s: what comes into force with roles is looked at in step %d, and they decide from %d on", target,
-				wakes, decide)
-		}
 		masters := check(MastersAre, 0)
 		ranges := position(t, &tr, "adds ranges", kind(AddRanges))
 		person := position(t, &tr, "a person agrees to", kind(ByHand))
@@ -191,6 +184,54 @@ func TestTheLegacySideEndsBeforeOthersActForIt(t *testing.T) {
 		}
 		if _, err := New(to, from, Facts{}); err == nil || !strings.Contains(err.Error(), "transition undo") {
 			t.Errorf("%s: back by a plan: %v", target, err)
+		}
+	}
+}
+
+// TestNothingIsWrittenOnceItWasSeen: all modern API servers have stopped before one starts that authorizes by roles,
+// and what comes into force with these is looked at by the step that stops the last one, before and afterwards.
+func TestNothingIsWrittenOnceItWasSeen(t *testing.T) {
+	for _, target := range []render.Target{render.StaticPod, render.Systemd} {
+		text := strings.Replace(example(t, threeHosts), "\nspec:\n", "\nspec:\n  handedOver: ["+
+			strings.Join(rbacResources(), ", ")+"]\n", 1)
+		text = strings.Replace(text, "  kubelet: {", "  kubelet: {modern: {}, ", 1)
+		tr, err := New(Setup{Plan: planOf(t, threeHosts, text), Target: target},
+			Setup{Plan: planOf(t, threeHosts, retired(text)), Target: target}, facts())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		is := func(a *Action, kinds ...Kind) bool {
+			const name = "kube-apiserver-modern"
+			return a != nil && slices.Contains(kinds, a.Kind) && (a.Unit == name+".service" ||
+				a.File != nil && strings.HasSuffix(a.File.Path, "/manifests/"+name+".yaml"))
+		}
+		var stops, starts, looks []int
+		for at, s := range tr.Steps {
+			if is(s.Do, StopUnit) || is(s.Do, RemoveFile) {
+				stops = append(stops, at)
+			}
+			if is(s.Do, StartUnit) || s.Do != nil && s.Do.Unit == "" && is(s.Do, PutFile) {
+				starts = append(starts, at)
+			}
+			if s.Do != nil && checks(s.Do, NoneWakes) {
+				looks = append(looks, at)
+			}
+		}
+		if len(stops) != 3 || len(starts) != 3 || stops[2] > starts[0] || !slices.Equal(looks, stops[2:]) {
+			t.Fatalf("%s: API servers stop in the steps %d and start in %d; what comes into force is looked at in %d",
+				target, stops, starts, looks)
+		}
+		last := tr.Steps[stops[2]]
+		wakes := func(c Check) bool { return c.Kind == NoneWakes && c.Roles.Stored && c.Roles.Rules != "" }
+		if end := len(last.Do.After) - 1; last.Host != "cp-1" || !slices.ContainsFunc(last.Do.Before, wakes) ||
+			!wakes(last.Do.After[end]) || last.Do.After[0].Kind != Gone {
+			t.Errorf("%s: it is looked at on %s by %+v", target, last.Host, last.Do)
+		}
+		if !is(last.Undo, StartUnit, PutFile) || len(last.Undo.Before) > 0 {
+			t.Errorf("%s: taken back by %+v", target, last.Undo)
 		}
 	}
 }
