@@ -142,7 +142,9 @@ func (g *graph) put(n *node) (attention []types.UID) {
 	delete(g.went, n.uid)
 	g.countOwner(n, 1)
 	if isNamespace(*n.resource) {
-		g.ending[n.name] = n.deleting
+		if delete(g.ending, n.name); n.deleting {
+			g.ending[n.name] = true
+		}
 	}
 	for _, o := range n.owners {
 		if g.dependents[o.uid] == nil {

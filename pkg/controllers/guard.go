@@ -205,7 +205,8 @@ func kindKey(side pair.Side, group, kind string) string {
 	return fmt.Sprintf("%s side, %s", side, schema.GroupKind{Group: group, Kind: kind})
 }
 
-// limitKindBytes bounds the names of kinds, which the authors of definitions choose: annotations have room for 256 KiB.
+// limitKindBytes bounds the names of kinds as JSON, which the authors of definitions and extension API servers choose:
+// annotations have room for 256 KiB, and a character may take six bytes.
 const limitKindBytes = 64 << 10
 
 // rememberKind notes whether objects of a kind own others. What a version builds in is not to be remembered: a side
@@ -223,7 +224,8 @@ func (g *guard) rememberKind(r resource, owns bool) {
 		return
 	case known:
 		g.memory.Kinds = slices.Delete(g.memory.Kinds, i, i+1)
-	case len(strings.Join(g.memory.Kinds, "   "))+len(key) > limitKindBytes:
+	case len(strings.Join(g.memory.Kinds, "   "))+len(key) > limitKindBytes,
+		len(kindsText(append(slices.Clone(g.memory.Kinds), key))) > limitKindBytes:
 		g.log.Warn("too many kinds that own objects; this process alone remembers the kind", "kind", key)
 		return
 	default:
@@ -246,7 +248,11 @@ func (g *guard) owned(side pair.Side, groups []string, kind string) bool {
 func (g *guard) kinds() string {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	text, _ := json.Marshal(append([]string{}, g.memory.Kinds...)) // strings
+	return kindsText(g.memory.Kinds)
+}
+
+func kindsText(kinds []string) string {
+	text, _ := json.Marshal(append([]string{}, kinds...)) // strings
 	return string(text)
 }
 

@@ -260,6 +260,18 @@ func TestKindsThatOwnAreBounded(t *testing.T) {
 	}
 }
 
+// TestKindsOfManyBytesFitTheLock: an extension API server names its kinds as it likes, and JSON escapes them.
+func TestKindsOfManyBytesFitTheLock(t *testing.T) {
+	c, _ := newWorld(t).collector(Options{})
+	for i := range 100 {
+		c.guard.rememberKind(resource{side: modern, GroupVersionResource: schema.GroupVersionResource{
+			Group: "ext.test", Resource: "kinds"}, kind: strings.Repeat("<", 5000) + fmt.Sprint(i)}, true)
+	}
+	if text := c.guard.kinds(); len(text) > limitKindBytes || len(text) < 10_000 {
+		t.Errorf("%d bytes are on the lock, want some, and at most %d", len(text), limitKindBytes)
+	}
+}
+
 // What the preferred version of a resource does not list, another one may: what depends on an owner that is orphaned
 // there is released, and a namespace waits until it is empty of it.
 func TestObjectsOfEveryVersionAreListed(t *testing.T) {
