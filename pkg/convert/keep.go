@@ -1,17 +1,48 @@
 package convert
 
-// SayKept says in the schemas of a CRD of v1, converted from v1beta1, that unknown fields are kept where v1beta1 keeps
-// them by saying nothing: servers of v1 refuse to create a CRD with spec.preserveUnknownFields. One that says true
-// stays as it is: it was read of a server that has it, and takes it.
-func (v *Conversion) SayKept() {
-	from, to := v.In.GroupVersionKind(), v.Out.GroupVersionKind()
-	before := object(v.In.Object, "spec")
-	if !isDefinition(from) || from.Version == to.Version || to.Version != "v1" || before == nil ||
-		before["preserveUnknownFields"] != nil {
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A CRD of v1beta1 keeps unknown fields where it says nothing. Servers of v1 have no such default, leave
+// spec.preserveUnknownFields out where it is false, and take true of those alone that have it.
+
+// SayKept says in the schemas of a new CRD of v1, which was converted from another version, that unknown fields are
+// kept where the asked one keeps them by saying nothing. One that says true stays as it is.
+func SayKept(from schema.GroupVersionKind, asked, written map[string]any) {
+	if spec := keeping(from, written); spec != nil && object(asked, "spec")["preserveUnknownFields"] == nil {
+		keepAll(spec)
+	}
+}
+
+// SayKeptAs says that unknown fields are kept, in what is written over a CRD of v1, as the one that the server has says
+// it: in its schemas, or by the field. Where that one keeps none, a program that says nothing of them has read nothing.
+func SayKeptAs(current map[string]any, from schema.GroupVersionKind, written map[string]any) {
+	spec, now := keeping(from, written), object(current, "spec")
+	if spec == nil || now["preserveUnknownFields"] == true {
 		return
 	}
-	v.Own()
-	spec := object(v.Out.Object, "spec")
+	for _, version := range elements(now, "versions") {
+		if object(object(version, "schema"), "openAPIV3Schema")[keepsUnknown] == true {
+			keepAll(spec)
+			return
+		}
+	}
+	delete(spec, "preserveUnknownFields")
+}
+
+// keeping is the spec of a CRD of v1 that was converted from another version and keeps unknown fields, nil for others.
+func keeping(from schema.GroupVersionKind, written map[string]any) map[string]any {
+	to := (&unstructured.Unstructured{Object: written}).GroupVersionKind()
+	spec := object(written, "spec")
+	if !isDefinition(to) || from == to || to.Version != "v1" || spec["preserveUnknownFields"] != true {
+		return nil
+	}
+	return spec
+}
+
+func keepAll(spec map[string]any) {
 	delete(spec, "preserveUnknownFields")
 	for _, version := range elements(spec, "versions") {
 		schema := object(object(version, "schema"), "openAPIV3Schema")

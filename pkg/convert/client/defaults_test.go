@@ -3,6 +3,7 @@ package client
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -152,7 +154,7 @@ func TestAbsentFieldsMeanWhatTheAskedVersionSays(t *testing.T) {
 }
 
 // A definition of v1beta1 keeps unknown fields where it says nothing. Servers of v1 refuse to create one that says so:
-// its schemas do, and those of an update, too, over one that the server has from before.
+// its schemas do. One that the server has from before goes on saying it as it does.
 func TestDefinitionsThatKeepUnknownFieldsSaySo(t *testing.T) {
 	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/web"
 	const keeps = "x-kubernetes-preserve-unknown-fields"
@@ -209,8 +211,84 @@ func TestDefinitionsThatKeepUnknownFieldsSaySo(t *testing.T) {
 			if _, err := definitions.Update(t.Context(), &u, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			check("update of one that says true")
+			if spec := f.at(path)["spec"].(map[string]any); spec["preserveUnknownFields"] != true ||
+				strings.Contains(fmt.Sprint(spec), keeps) {
+				t.Errorf("update of one that says true: stored %v", spec)
+			}
 		})
+	}
+}
+
+// A program that reads a definition of v1 as v1beta1 is not told that it drops unknown fields. What it writes then, or
+// its own that says nothing, does not change that, and refuses no change of a schema.
+func TestDefinitionsThatDropUnknownFieldsGoOn(t *testing.T) {
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/web"
+	own := func(says, schema string) string {
+		return `{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"web"},` +
+			`"spec":{` + namesOfA + says + `,"version":"v1","validation":{"openAPIV3Schema":` + schema + `}}}`
+	}
+	const before, after = `{"type":"object","properties":{"a":{"type":"string"}}}`,
+		`{"type":"object","properties":{"a":{"type":"integer"}}}`
+	for name, tc := range map[string]struct{ says, schema string }{
+		"false, the same": {`,"preserveUnknownFields":false`, before}, "false, another": {`,"preserveUnknownFields":false`,
+			after},
+		"nothing, the same": {"", before}, "nothing, another": {"", after},
+	} {
+		for how, write := range map[string]func(dynamic.ResourceInterface) error{
+			"its own": func(of dynamic.ResourceInterface) error {
+				var u unstructured.Unstructured
+				if err := u.UnmarshalJSON([]byte(own(tc.says, tc.schema))); err != nil {
+					return err
+				}
+				_, err := of.Update(t.Context(), &u, metav1.UpdateOptions{})
+				return err
+			},
+			"what it read": func(of dynamic.ResourceInterface) error {
+				u, err := of.Get(t.Context(), "web", metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				var schema map[string]any
+				if err := json.Unmarshal([]byte(tc.schema), &schema); err != nil {
+					return err
+				}
+				if err := unstructured.SetNestedMap(u.Object, schema, "spec", "validation", "openAPIV3Schema"); err != nil {
+					return err
+				}
+				_, err = of.Update(t.Context(), u, metav1.UpdateOptions{})
+				return err
+			},
+			"a patch": func(of dynamic.ResourceInterface) error {
+				_, err := of.Patch(t.Context(), "web", types.MergePatchType,
+					[]byte(`{"spec":{"validation":{"openAPIV3Schema":`+tc.schema+`}}}`), metav1.PatchOptions{})
+				return err
+			},
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				f := newFakeServer(t, 36)
+				f.put(path, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":
+					"web"},"spec":{`+namesOfA+`,"versions":[{"name":"v1","served":true,"storage":true,"schema":
+					{"openAPIV3Schema":`+before+`}}]}}`)
+				client, err := dynamic.NewForConfig(f.config(Options{}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := write(client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io",
+					Version: "v1beta1", Resource: "customresourcedefinitions"})); err != nil {
+					t.Fatal(err)
+				}
+				spec := f.at(path)["spec"].(map[string]any)
+				var want any
+				if err := json.Unmarshal([]byte(tc.schema), &want); err != nil {
+					t.Fatal(err)
+				}
+				version := spec["versions"].([]any)[0].(map[string]any)
+				if diff := cmp.Diff(want, version["schema"].(map[string]any)["openAPIV3Schema"]); diff != "" ||
+					spec["preserveUnknownFields"] == true {
+					t.Errorf("stored %v, schema (-want +stored):\n%s", spec, diff)
+				}
+			})
+		}
 	}
 }
 

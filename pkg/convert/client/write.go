@@ -58,7 +58,6 @@ func Outgoing(c *convert.Converter, object map[string]any, to schema.GroupVersio
 	if err != nil {
 		return nil, nil, err
 	}
-	conversion.SayKept()
 	out := conversion.Out.Object
 	return out, slices.Concat(conversion.Losses, left, knownFields.unknown(out, to, server)), nil
 }
@@ -237,10 +236,11 @@ func (c *call) create() (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if object != nil {
-		if object, err = c.outgoing(object); err != nil {
+	if asked := object; asked != nil {
+		if object, err = c.outgoing(asked); err != nil {
 			return c.refused(err)
 		}
+		convert.SayKept(c.sent, asked, object)
 	}
 	response, err := c.do(c.req.Context(), http.MethodPost, c.served, c.req.URL.RawQuery, object)
 	if err != nil {
@@ -377,6 +377,8 @@ func (c *call) carried(current, changed map[string]any) (map[string]any, error) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: converting the object: %w", c.request(), err)
 	}
+	convert.SayKeptAs(current, c.answer.Asked, seen)
+	convert.SayKeptAs(current, c.answer.Asked, changed)
 	merged, losses := Carry(current, seen, changed)
 	return merged, c.lost(c.answer.Asked, c.answer.As, changed, losses)
 }

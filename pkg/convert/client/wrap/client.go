@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/yamltext"
+	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -77,6 +78,7 @@ func (w *wrapped) Create(ctx context.Context, object ctrl.Object, options ...ctr
 	if err != nil {
 		return err
 	}
+	convert.SayKept(answer.Asked, content, converted)
 	if answer.Verdict == negotiate.Pass {
 		return w.Client.Create(ctx, object, options...)
 	}
@@ -154,6 +156,8 @@ func (w *wrapped) carried(
 	if err != nil {
 		return nil, err
 	}
+	convert.SayKeptAs(current, answer.Asked, seen)
+	convert.SayKeptAs(current, answer.Asked, changed)
 	merged, losses := client.Carry(current, seen, changed)
 	return merged, b.lost(changed, answer, server, losses, status)
 }
