@@ -45,7 +45,11 @@ var errWatched = errors.New("read and watch of the side disagree")
 // errUnseen: no watch has brought an owner, and it may be on its way.
 var errUnseen = errors.New("no watch has brought it yet")
 
-// process decides about one object. An error requeues it.
+// errWaits: it is queued when its turn comes. How often it has failed counts on until then: objects that nothing can be
+// decided about would never be tried less often.
+var errWaits = errors.New("its turn has not come")
+
+// process decides about one object. An error requeues it, but for errWaits.
 func (c *collector) process(ctx context.Context, uid types.UID) error {
 	n := c.graph.node(uid)
 	if n == nil {
@@ -54,11 +58,11 @@ func (c *collector) process(ctx context.Context, uid types.UID) error {
 	if c.graph.costs(n) {
 		namespace := n.namespace.Value()
 		switch goes, waits := c.costly.begin(namespace, uid); {
-		case waits:
-			return nil // the end of the one before it queues it
+		case waits: // the end of the one before it queues it
+			return errWaits
 		case !goes:
 			c.queue.AddAfter(uid, costlyAgain)
-			return nil
+			return errWaits
 		}
 		defer func() {
 			if next, found := c.costly.end(namespace, c.graph.node); found {

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,11 +15,13 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -661,5 +664,29 @@ func TestHundredThousandPodsFitInto300MiB(t *testing.T) {
 	})
 	if limit := uint64(300 << 20); peak > limit {
 		t.Errorf("%d MiB at the peak, want at most 300", peak>>20)
+	}
+}
+
+// Objects whose turn comes later go on from where their backoff was: that of one which nothing can be decided about is
+// not begun anew between two tries.
+func TestWaitingKeepsTheBackoff(t *testing.T) {
+	queue := workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Nanosecond, time.Nanosecond))
+	queue.Add("a")
+	var failures []int
+	work(t.Context(), queue, func(_ context.Context, key string) error {
+		failures = append(failures, queue.NumRequeues(key))
+		switch len(failures) {
+		case 1, 2:
+			return apierrors.NewTimeoutError("doubt", 0)
+		case 3:
+			queue.Add(key) // as the end of the one before it does
+			return errWaits
+		}
+		queue.ShutDown()
+		return nil
+	}, slog.New(slog.DiscardHandler))
+	if want := []int{0, 1, 2, 2}; !slices.Equal(failures, want) || queue.NumRequeues("a") != 0 {
+		t.Errorf("failures %v, want %v; %d at the end, want 0", failures, want, queue.NumRequeues("a"))
 	}
 }

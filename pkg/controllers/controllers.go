@@ -269,9 +269,10 @@ func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingIn
 		if ended || ctx.Err() != nil {
 			return
 		}
-		if err := process(ctx, key); err == nil {
+		switch err := process(ctx, key); {
+		case err == nil:
 			queue.Forget(key)
-		} else if ctx.Err() == nil {
+		case ctx.Err() == nil && !errors.Is(err, errWaits):
 			if !retryable(err) && !errors.Is(err, errStopped) { // logged once, elsewhere
 				log.Warn("requeued after error", "err", err)
 			}
