@@ -203,8 +203,8 @@ func Acknowledge(j Journal, stop *Record, by, why string) error {
 }
 
 // watch looks at the stores before the first step of a run, and before every one that deletes or moves; also where the
-// way back alone does, so that it knows the stores from before. A store that cannot be looked at stops what deletes; it does not stop other steps, nor a kubelet on its way back, for these may be
-// what brings it back.
+// way back alone does, so that it knows the stores from before. A store that cannot be looked at stops what deletes; it
+// does not stop other steps, nor a kubelet on its way back, for these may be what brings it back.
 func watch(ctx context.Context, t *Transition, r Runner, j Journal, s *Step, a *Action, first bool,
 	p Progress) error {
 	deletes := a != nil && a.deletes()

@@ -252,7 +252,8 @@ func TestDefinitionsThatDropUnknownFieldsGoOn(t *testing.T) {
 				if err := json.Unmarshal([]byte(tc.schema), &schema); err != nil {
 					return err
 				}
-				if err := unstructured.SetNestedMap(u.Object, schema, "spec", "validation", "openAPIV3Schema"); err != nil {
+				err = unstructured.SetNestedMap(u.Object, schema, "spec", "validation", "openAPIV3Schema")
+				if err != nil {
 					return err
 				}
 				_, err = of.Update(t.Context(), u, metav1.UpdateOptions{})
