@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,14 +125,24 @@ func TestRolesAreNotRemovedForALostHost(t *testing.T) {
 	if err := Apply(t.Context(), &tr, c, c, nil); err != nil {
 		t.Fatal(err)
 	}
-	without, err := tr.Without(c.records, []string{"cp-1"}, true)
-	if err != nil {
-		t.Fatal(err)
+	removes := func(s Step) bool { return s.Undo != nil && s.Undo.Kind == RemoveRoles }
+	ready := func(s Step) *Check {
+		at := slices.IndexFunc(s.Undo.Before, func(c Check) bool { return c.Kind == Ready })
+		if at < 0 {
+			t.Fatalf("roles are removed after %+v", s.Undo.Before)
+		}
+		return &s.Undo.Before[at]
 	}
-	at := position(t, without, "that removes roles", func(s Step) bool {
-		return s.Undo != nil && s.Undo.Kind == RemoveRoles
-	})
-	if s := without.Steps[at]; s.Host != "cp-2" || !checks(s.Undo, Ready) {
-		t.Errorf("roles are removed from %s, after %+v", s.Host, s.Undo.Before)
+	// one that listens on the address of its host, and one that listens on all of them
+	for host, want := range map[string]string{"10.0.0.11": "10.0.0.12", "127.0.0.1": "127.0.0.1"} {
+		ready(tr.Steps[position(t, &tr, "that removes roles", removes)]).Probe.Host = host
+		without, err := tr.Without(c.records, []string{"cp-1"}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := without.Steps[position(t, without, "that removes roles", removes)]
+		if s.Host != "cp-2" || ready(s).Probe.Host != want {
+			t.Errorf("roles are removed from %s, when %s serves, want %s", s.Host, ready(s).Probe.Host, want)
+		}
 	}
 }

@@ -240,6 +240,10 @@ func (l *leaving) instead(a *Action) (*Action, error) {
 			does := checksOnLost[c.Kind]
 			if a.Kind == RemoveRoles && c.Kind == Ready { // that of the host which does it instead
 				does = byAnother
+				if c.Probe != nil && l.lost(c.Probe.Host) { // it listens on the address of its host alone
+					probe := *c.Probe
+					c.Probe, probe.Host = &probe, l.by.Address
+				}
 			}
 			switch does {
 			case needed:
