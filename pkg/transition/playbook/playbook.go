@@ -40,7 +40,7 @@ var taskOf = map[transition.Kind]string{
 // checkOf are the tasks of each kind of check.
 var checkOf = map[transition.CheckKind]string{
 	transition.FileIs: "file", transition.Executable: "program", transition.Certificate: "certificate",
-	transition.Ready: "ready", transition.Gone: "gone", transition.Runs: "runs",
+	transition.Ready: "ready", transition.Gone: "gone", transition.Runs: "runs", transition.NoKeys: "no-keys",
 }
 
 // ErrHostName is a host that has a name of Ansible's own.
@@ -221,6 +221,9 @@ func (b *builder) checks(list []transition.Check) ([]any, error) {
 			}
 			check = append(check, "cert", unsafe(p.Cert), "key", unsafe(p.Key), "names", names)
 		}
+		if c.Kind == transition.NoKeys {
+			check = append(check, "looks", looks(&c))
+		}
 		if c.Cert != "" {
 			check = append(check, "client_cert", unsafe(c.Cert), "client_key", unsafe(c.Key))
 		}
@@ -233,6 +236,24 @@ func (b *builder) checks(list []transition.Check) ([]any, error) {
 		checks = append(checks, check)
 	}
 	return checks, nil
+}
+
+// looks are the prefixes of a check, each with the store and the words by which etcdctl reaches it.
+func looks(c *transition.Check) []any {
+	looks := []any{}
+	for _, s := range c.Stores {
+		reach := []string{"--endpoints=" + strings.Join(s.Endpoints, ",")}
+		if s.TLS != nil {
+			reach = append(reach, "--cacert="+s.TLS.CA)
+			if s.TLS.Identifies() {
+				reach = append(reach, "--cert="+s.TLS.Cert, "--key="+s.TLS.Key)
+			}
+		}
+		for _, key := range c.Keys {
+			looks = append(looks, mapping{"store", unsafe(s.Name), "key", unsafe(key), "reach", texts(reach)})
+		}
+	}
+	return looks
 }
 
 // texts are a list of texts that are no templates.

@@ -522,6 +522,49 @@ func TestProgramsAreCopiedByTheirDigest(t *testing.T) {
 	}
 }
 
+// TestKeysAreLookedFor by Ansible itself, with a program in the place of etcdctl: keys stop the run.
+func TestKeysAreLookedFor(t *testing.T) {
+	sh(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "etcdctl"), []byte("#!/bin/sh\necho \"$*\" >>"+dir+"/args\ncat "+dir+
+		"/answer\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	store := plan.Store{Name: "modern", Endpoints: []string{"https://10.0.0.1:2379", "https://10.0.0.2:2379"},
+		TLS: &spec.TLS{CA: "/ca.crt", Cert: "/a.crt", Key: "/a.key"}}
+	files, err := playbook.Files(transition.Transition{Hosts: []transition.Host{{Name: "cp-1", Address: "10.0.0.1"}},
+		Steps: []transition.Step{{ID: "001", Phase: transition.Prepare, Host: "cp-1", Title: "look",
+			Do: &transition.Action{Kind: transition.RunChecks, Before: []transition.Check{{Kind: transition.NoKeys,
+				Stores: []plan.Store{store}, Keys: []string{"/registry/x/"}, Hint: "undo the later one"}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		name := filepath.Join(dir, f.Path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, f.Data, f.Mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for answer, says := range map[string]string{"": "",
+		"/registry/x/a\n": "store modern has /registry/x/a. undo the later"} {
+		if err := os.WriteFile(filepath.Join(dir, "answer"), []byte(answer), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := ansible(t, filepath.Join(dir, playbook.Directory), "ansible-playbook", "-i", "inventory.yml", "-c",
+			"local", "-e", "ansible_become=false", "site.yml")
+		if (err == nil) != (says == "") || !strings.Contains(strings.Join(strings.Fields(out), " "), says) {
+			t.Errorf("answer %q: %v, want %q\n%s", answer, err, says, out)
+		}
+	}
+	asked, err := os.ReadFile(filepath.Join(dir, "args"))
+	want := "--endpoints=https://10.0.0.1:2379,https://10.0.0.2:2379 --cacert=/ca.crt --cert=/a.crt --key=/a.key get " +
+		"--prefix --keys-only --limit=1 /registry/x/\n"
+	if string(asked) != want+want {
+		t.Errorf("asked %q, %v, want %q twice", asked, err, want)
+	}
+}
+
 func sh(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("sh")
