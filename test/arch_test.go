@@ -69,7 +69,7 @@ var core = map[string][]string{
 	"pkg/preflight": {"pkg/spec", "pkg/plan", "pkg/render"},
 	"pkg/transition": {"pkg/spec", "pkg/policy", "pkg/plan", "pkg/render", "pkg/admission",
 		"pkg/etcd/handover"},
-	"pkg/transition/playbook": {"pkg/render", "pkg/transition"},
+	"pkg/transition/playbook": {"pkg/etcd/handover", "pkg/render", "pkg/transition"},
 	"pkg/transition/roadmap":  {"pkg/spec", "pkg/plan", "pkg/render", "pkg/transition", "pkg/catalog"},
 
 	"pkg/catalog": {"pkg/policy", "pkg/etcd/scan", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate", "pkg/preflight"},

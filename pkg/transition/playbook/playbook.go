@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/kubefusion/fusionctl/pkg/etcd/handover"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -193,7 +194,7 @@ func (b *builder) checks(list []transition.Check) ([]any, error) {
 	checks := []any{}
 	for _, c := range list {
 		name, known := checkOf[c.Kind]
-		if !known {
+		if !known || c.Kind == transition.NoKeys && !aboutMarks(c.Keys) {
 			return nil, fmt.Errorf("a playbook cannot check %q", c.Kind)
 		}
 		check := mapping{"kind", name, "hint", unsafe(c.Hint)}
@@ -236,6 +237,14 @@ func (b *builder) checks(list []transition.Check) ([]any, error) {
 		checks = append(checks, check)
 	}
 	return checks, nil
+}
+
+// aboutMarks reports whether keys are all of hand-overs. Nothing else is judged by what a store lacks: a playbook does
+// not notice that one was replaced. One without marks for that reason has nothing of what was handed over, either.
+func aboutMarks(keys []string) bool {
+	return len(keys) > 0 && !slices.ContainsFunc(keys, func(key string) bool {
+		return !strings.Contains(key, handover.MarksKey)
+	})
 }
 
 // looks are the prefixes of a check, each with the store and the words by which etcdctl reaches it.

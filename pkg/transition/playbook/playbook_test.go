@@ -121,8 +121,8 @@ func TestAnsibleReadsThem(t *testing.T) {
 }
 
 // TestPlaybooksTakeNothingFromStores: a playbook has no journal that knows the stores, and so would not notice one that
-// was replaced or restored. No step of one deletes or moves what a store holds, or judges by it; a snapshot replaces
-// none that is there.
+// was replaced or restored. No step of one deletes or moves what a store holds, or judges by it, but for marks of what
+// was handed over; a snapshot replaces none that is there.
 func TestPlaybooksTakeNothingFromStores(t *testing.T) {
 	steps := func(a *transition.Action) transition.Transition {
 		return transition.Transition{Hosts: []transition.Host{{Name: "cp-1", Address: "10.0.0.11"}},
@@ -536,7 +536,8 @@ func TestKeysAreLookedFor(t *testing.T) {
 	files, err := playbook.Files(transition.Transition{Hosts: []transition.Host{{Name: "cp-1", Address: "10.0.0.1"}},
 		Steps: []transition.Step{{ID: "001", Phase: transition.Prepare, Host: "cp-1", Title: "look",
 			Do: &transition.Action{Kind: transition.RunChecks, Before: []transition.Check{{Kind: transition.NoKeys,
-				Stores: []plan.Store{store}, Keys: []string{"/registry/x/"}, Hint: "undo the later one"}}}}}})
+				Stores: []plan.Store{store}, Keys: []string{"/registry/fusionctl-handed-over/"},
+				Hint: "undo the later one"}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -547,7 +548,7 @@ func TestKeysAreLookedFor(t *testing.T) {
 		}
 	}
 	for answer, says := range map[string]string{"": "",
-		"/registry/x/a\n": "store modern has /registry/x/a. undo the later"} {
+		"/registry/fusionctl-handed-over/a\n": "store modern has /registry/fusionctl-handed-over/a. undo the later"} {
 		if err := os.WriteFile(filepath.Join(dir, "answer"), []byte(answer), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -559,7 +560,7 @@ func TestKeysAreLookedFor(t *testing.T) {
 	}
 	asked, err := os.ReadFile(filepath.Join(dir, "args"))
 	want := "--endpoints=https://10.0.0.1:2379,https://10.0.0.2:2379 --cacert=/ca.crt --cert=/a.crt --key=/a.key get " +
-		"--prefix --keys-only --limit=1 /registry/x/\n"
+		"--prefix --keys-only --limit=1 /registry/fusionctl-handed-over/\n"
 	if string(asked) != want+want {
 		t.Errorf("asked %q, %v, want %q twice", asked, err, want)
 	}
