@@ -313,3 +313,60 @@ func TestDefaultsThatTheAskedVersionDoesNotHaveAreLosses(t *testing.T) {
 		t.Errorf("error %v, want a loss of webhooks[0].sideEffects", err)
 	}
 }
+
+// Which versions keep unknown fields, and where in them, stays as the server has it: a program of v1beta1 that reads
+// and writes a schema says nothing of it, and one that writes its own means what its version says.
+func TestDefinitionsKeepUnknownFieldsWhereTheyDo(t *testing.T) {
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/web"
+	const keeps = `"x-kubernetes-preserve-unknown-fields":true`
+	const whole = `{"type":"object",` + keeps + `,"properties":{"a":{"type":"object","properties":{"b":{"type":` +
+		`"string"}}}}}`
+	const other = `{"type":"object","properties":{"c":{"type":"object"}}}`
+	f := newFakeServer(t, 36)
+	f.put(path, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"web"},`+
+		`"spec":{`+namesOfA+`,"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":`+whole+
+		`}},{"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":`+other+`}}]}}`)
+	client, err := dynamic.NewForConfig(f.config(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1beta1",
+		Resource: "customresourcedefinitions"})
+	wants := func(what string, want ...string) {
+		t.Helper()
+		for i, version := range f.at(path)["spec"].(map[string]any)["versions"].([]any) {
+			var schema any
+			if err := json.Unmarshal([]byte(want[i]), &schema); err != nil {
+				t.Fatal(err)
+			}
+			got := version.(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"]
+			if diff := cmp.Diff(schema, got); diff != "" {
+				t.Errorf("%s, version %d (-want +stored):\n%s", what, i, diff)
+			}
+		}
+	}
+	u, err := definitions.Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Object["spec"].(map[string]any)["versions"].([]any)[1].(map[string]any)["schema"] = map[string]any{
+		"openAPIV3Schema": map[string]any{"type": "object"}}
+	if u, err = definitions.Update(t.Context(), u, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wants("read and written", whole, `{"type":"object"}`)
+
+	// Its own: the versions that kept them do, and a new one, of which v1beta1 says so.
+	versions := u.Object["spec"].(map[string]any)["versions"].([]any)
+	for i, version := range versions { // v1beta1 has no versions with one schema
+		version.(map[string]any)["schema"] = map[string]any{"openAPIV3Schema": map[string]any{"type": "object",
+			"title": []string{"one", "two"}[i]}}
+	}
+	u.Object["spec"].(map[string]any)["versions"] = append(versions, map[string]any{"name": "v3", "served": true,
+		"storage": false, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}})
+	if _, err = definitions.Update(t.Context(), u, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wants("its own", `{"type":"object","title":"one",`+keeps+`}`, `{"type":"object","title":"two"}`, `{"type":"object",`+
+		keeps+`}`)
+}

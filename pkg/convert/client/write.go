@@ -240,7 +240,7 @@ func (c *call) create() (*http.Response, error) {
 		if object, err = c.outgoing(asked); err != nil {
 			return c.refused(err)
 		}
-		convert.SayKept(c.sent, asked, object)
+		convert.KeepUnknown(c.sent, asked, object)
 	}
 	response, err := c.do(c.req.Context(), http.MethodPost, c.served, c.req.URL.RawQuery, object)
 	if err != nil {
@@ -377,8 +377,8 @@ func (c *call) carried(current, changed map[string]any) (map[string]any, error) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: converting the object: %w", c.request(), err)
 	}
-	convert.SayKeptAs(current, c.answer.Asked, seen)
-	convert.SayKeptAs(current, c.answer.Asked, changed)
+	convert.KeepUnknownAs(current, c.answer.Asked, seen)
+	convert.KeepUnknownAs(current, c.answer.Asked, changed)
 	merged, losses := Carry(current, seen, changed)
 	return merged, c.lost(c.answer.Asked, c.answer.As, changed, losses)
 }

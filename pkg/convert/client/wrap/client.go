@@ -78,7 +78,7 @@ func (w *wrapped) Create(ctx context.Context, object ctrl.Object, options ...ctr
 	if err != nil {
 		return err
 	}
-	convert.SayKept(answer.Asked, content, converted)
+	convert.KeepUnknown(answer.Asked, content, converted)
 	if answer.Verdict == negotiate.Pass {
 		return w.Client.Create(ctx, object, options...)
 	}
@@ -156,8 +156,8 @@ func (w *wrapped) carried(
 	if err != nil {
 		return nil, err
 	}
-	convert.SayKeptAs(current, answer.Asked, seen)
-	convert.SayKeptAs(current, answer.Asked, changed)
+	convert.KeepUnknownAs(current, answer.Asked, seen)
+	convert.KeepUnknownAs(current, answer.Asked, changed)
 	merged, losses := client.Carry(current, seen, changed)
 	return merged, b.lost(changed, answer, server, losses, status)
 }

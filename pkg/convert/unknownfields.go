@@ -8,28 +8,41 @@ import (
 // A CRD of v1beta1 keeps unknown fields where it says nothing. Servers of v1 have no such default, leave
 // spec.preserveUnknownFields out where it is false, and take true of those alone that have it.
 
-// SayKept says in the schemas of a new CRD of v1, which was converted from another version, that unknown fields are
+// KeepUnknown says in the schemas of a new CRD of v1, which was converted from another version, that unknown fields are
 // kept where the asked one keeps them by saying nothing. One that says true stays as it is.
-func SayKept(from schema.GroupVersionKind, asked, written map[string]any) {
-	if spec := keeping(from, written); spec != nil && object(asked, "spec")["preserveUnknownFields"] == nil {
-		keepAll(spec)
+func KeepUnknown(from schema.GroupVersionKind, asked, written map[string]any) {
+	spec := keeping(from, written)
+	if spec == nil || object(asked, "spec")["preserveUnknownFields"] != nil {
+		return
+	}
+	delete(spec, "preserveUnknownFields")
+	for _, version := range elements(spec, "versions") {
+		keepUnknownOf(version)
 	}
 }
 
-// SayKeptAs says that unknown fields are kept, in what is written over a CRD of v1, as the one that the server has says
-// it: in its schemas, or by the field. Where that one keeps none, a program that says nothing of them has read nothing.
-func SayKeptAs(current map[string]any, from schema.GroupVersionKind, written map[string]any) {
+// KeepUnknownAs says so in what is written over a CRD of v1, as the one that the server has says it: by the field, or
+// in the schemas of its versions. A schema that says it is left as it is: the program has read it. Where the CRD keeps
+// none, a program that says nothing of them has read nothing.
+func KeepUnknownAs(current map[string]any, from schema.GroupVersionKind, written map[string]any) {
 	spec, now := keeping(from, written), object(current, "spec")
 	if spec == nil || now["preserveUnknownFields"] == true {
 		return
 	}
+	keeps, some := map[string]bool{}, false
 	for _, version := range elements(now, "versions") {
-		if object(object(version, "schema"), "openAPIV3Schema")[keepsUnknown] == true {
-			keepAll(spec)
-			return
-		}
+		name, _ := version["name"].(string)
+		keeps[name] = schemaOf(version)[keepsUnknown] == true
+		some = some || keeps[name]
 	}
 	delete(spec, "preserveUnknownFields")
+	for _, version := range elements(spec, "versions") {
+		name, _ := version["name"].(string)
+		does, known := keeps[name]
+		if says := schemaOf(version)[keepsUnknown] == true; !says && (does || some && !known) {
+			keepUnknownOf(version)
+		}
+	}
 }
 
 // keeping is the spec of a CRD of v1 that was converted from another version and keeps unknown fields, nil for others.
@@ -42,16 +55,19 @@ func keeping(from schema.GroupVersionKind, written map[string]any) map[string]an
 	return spec
 }
 
-func keepAll(spec map[string]any) {
-	delete(spec, "preserveUnknownFields")
-	for _, version := range elements(spec, "versions") {
-		schema := object(object(version, "schema"), "openAPIV3Schema")
-		if schema == nil { // v1 requires one, and any object was allowed
-			schema = map[string]any{"type": "object"}
-			version["schema"] = map[string]any{"openAPIV3Schema": schema}
-		}
-		keepUnknown(schema, true)
+// schemaOf is the schema of a version of a CRD, nil for none.
+func schemaOf(version map[string]any) map[string]any {
+	return object(object(version, "schema"), "openAPIV3Schema")
+}
+
+// keepUnknownOf keeps unknown fields in a version of a CRD.
+func keepUnknownOf(version map[string]any) {
+	schema := schemaOf(version)
+	if schema == nil { // v1 requires one, and any object was allowed
+		schema = map[string]any{"type": "object"}
+		version["schema"] = map[string]any{"openAPIV3Schema": schema}
 	}
+	keepUnknown(schema, true)
 }
 
 const keepsUnknown = "x-kubernetes-preserve-unknown-fields"
