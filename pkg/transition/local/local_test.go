@@ -28,6 +28,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
@@ -415,6 +416,18 @@ func TestNoKeysNamesTheFirstOfEachPrefix(t *testing.T) {
 	if err := h.Check(t.Context(), "", check); !errors.As(err, &found) ||
 		!slices.Equal(found.Found, []string{"store core: /registry/csinodes/node-1"}) || found.Hint() != "move them" {
 		t.Errorf("with two keys = %v, want the first", err)
+	}
+}
+
+// TestNoKeysOfAStoreThatCannotBeRead: nothing was found, so that what to do about keys is no way out.
+func TestNoKeysOfAStoreThatCannotBeRead(t *testing.T) {
+	check := &transition.Check{Kind: transition.NoKeys, Hint: "move them", Keys: []string{"/registry/csinodes/"},
+		Stores: []plan.Store{{Name: "core", Endpoints: []string{"https://127.0.0.1:2379"},
+			TLS: &spec.TLS{CA: filepath.Join(t.TempDir(), "none.crt")}}}}
+	err := (&Host{}).Check(t.Context(), "", check)
+	if _, unread := errors.AsType[*IncompleteError](err); !unread || strings.Contains(err.Error(), "move them") ||
+		!strings.Contains(err.Error(), "store core") {
+		t.Errorf("Check = %v, want an IncompleteError without the hint", err)
 	}
 }
 

@@ -205,20 +205,23 @@ func (e *KeysError) Error() string {
 func (e *KeysError) Hint() string { return e.hint }
 
 // NoKeys looks for keys below those of a check in its stores. warn is told of failovers, nil allowed. Errors:
-// *KeysError; what kept it from looking.
+// *KeysError; *IncompleteError for what kept it from looking.
 func NoKeys(ctx context.Context, c *transition.Check, warn func(store, reason string)) error {
 	var found []string
 	for _, s := range c.Stores {
+		unread := func(err error) error {
+			return &IncompleteError{Incomplete: []string{fmt.Sprintf("store %s: %v", s.Name, err)}, Cause: err}
+		}
 		client, err := open(s, warn)
 		if err != nil {
-			return err
+			return unread(err)
 		}
 		defer client.Close()
 		for _, prefix := range c.Keys {
 			page, err := client.Page(ctx, etcd.Request{From: prefix, To: etcd.PrefixEnd(prefix), LimitKeys: 1,
 				KeysOnly: true})
 			if err != nil {
-				return fmt.Errorf("store %s: %w", s.Name, err)
+				return unread(err)
 			}
 			if len(page.Entries) > 0 {
 				found = append(found, fmt.Sprintf("store %s: %s", s.Name,
