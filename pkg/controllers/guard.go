@@ -224,8 +224,7 @@ func (g *guard) rememberKind(r resource, owns bool) {
 		return
 	case known:
 		g.memory.Kinds = slices.Delete(g.memory.Kinds, i, i+1)
-	case len(strings.Join(g.memory.Kinds, "   "))+len(key) > limitKindBytes,
-		len(kindsText(append(slices.Clone(g.memory.Kinds), key))) > limitKindBytes:
+	case len(kindsText(append(slices.Clone(g.memory.Kinds), key))) > limitKindBytes:
 		g.log.Warn("too many kinds that own objects; this process alone remembers the kind", "kind", key)
 		return
 	default:

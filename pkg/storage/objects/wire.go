@@ -141,6 +141,7 @@ func Complete(object map[string]any, t reflect.Type, message []byte) error {
 	return addUnknown(object, t, message, true)
 }
 
+// isZeroGuess reports whether what guess has read holds nothing at any depth.
 func isZeroGuess(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -198,8 +199,10 @@ func addUnknown(tree any, t reflect.Type, message []byte, strict bool) error {
 		switch inner := object[name].(type) {
 		case []any:
 			if field.Type.Kind() == reflect.Slice && i < len(inner) {
-				err := addUnknown(inner[i], field.Type.Elem(), f.Bytes, strict)
-				return within(fmt.Sprintf("%s[%d]", name, i), err)
+				if err := addUnknown(inner[i], field.Type.Elem(), f.Bytes, strict); err != nil {
+					return within(fmt.Sprintf("%s[%d]", name, i), err)
+				}
+				return nil
 			}
 		case map[string]any:
 			if field.Type.Kind() != reflect.Map {
